@@ -1,0 +1,16 @@
+# What every target of the project is compiled with.
+
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# The interface target `verge_options` carries warnings and sanitizers; it is never installed.
+add_library(verge_options INTERFACE)
+target_compile_features(verge_options INTERFACE cxx_std_20)
+target_compile_options(verge_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+  $<$<BOOL:${VERGE_WERROR}>:-Werror>)
+
+if(VERGE_SANITIZE)
+  target_compile_options(verge_options INTERFACE
+    -fsanitize=${VERGE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(verge_options INTERFACE -fsanitize=${VERGE_SANITIZE})
+endif()

@@ -1,0 +1,8 @@
+#pragma once
+
+namespace verge {
+
+/// The version of the library that is linked, such as "0.1.0".
+const char* version() noexcept;
+
+}  // namespace verge
