@@ -105,7 +105,7 @@ class waiter {
   static constexpr std::uint32_t nobody = 0;
   static constexpr std::uint32_t by_cancellation = UINT32_MAX;
 
-  explicit waiter(wake_fn wake) noexcept : wake_(wake) {}
+  explicit waiter(wake_fn how) noexcept : wake_(how) {}
   waiter(const waiter&) = delete;
   waiter& operator=(const waiter&) = delete;
 
