@@ -2,6 +2,6 @@
 
 namespace verge {
 
-const char* version() noexcept { return "0.1.0"; }
+const char* version() noexcept { return VERGE_VERSION; }
 
 }  // namespace verge

@@ -1,0 +1,33 @@
+# What `cmake --install` puts where: headers, both libraries, the package for find_package and the
+# pkg-config file. All of it finds itself relative to where it lies, so that a prefix can be moved.
+include(CMakePackageConfigHelpers)
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/verge
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h")
+install(TARGETS verge_static verge_shared EXPORT verge_targets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+
+set(VERGE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/verge)
+install(EXPORT verge_targets
+  NAMESPACE verge::
+  FILE verge-targets.cmake
+  DESTINATION ${VERGE_PACKAGE_DIR})
+# Before 1.0 a minor version may break its users, and the package says so to find_package.
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(VERGE_COMPATIBILITY SameMinorVersion)
+else()
+  set(VERGE_COMPATIBILITY SameMajorVersion)
+endif()
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/verge-config-version.cmake
+  COMPATIBILITY ${VERGE_COMPATIBILITY})
+install(FILES
+  ${PROJECT_SOURCE_DIR}/cmake/verge-config.cmake
+  ${PROJECT_BINARY_DIR}/verge-config-version.cmake
+  DESTINATION ${VERGE_PACKAGE_DIR})
+
+file(RELATIVE_PATH VERGE_PC_TO_PREFIX
+  ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/verge.pc.in ${PROJECT_BINARY_DIR}/verge.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/verge.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,95 @@
+#!/bin/bash
+# Checks the library as its users get it: installed into a scratch prefix, found from there.
+#
+#   check.sh CASE, with in the environment
+#     BUILD    the build tree to install from
+#     SOURCE   the project's root
+#     CXX      the compiler
+#     VERSION  the version that the library must say it is
+#
+# The cases other than `install` need `install` to have run (a fixture in tests/CMakeLists.txt).
+set -euo pipefail
+
+: "${BUILD:?}" "${SOURCE:?}" "${CXX:?}" "${VERSION:?}"
+readonly work=$BUILD/consumer
+readonly prefix=$work/prefix
+readonly source_file=$SOURCE/tests/consumer/consumer.cc
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# The program runs, says the right version, and needs the shared library or does not.
+runs() {  # PROGRAM static|shared
+  local said needs=static
+  said=$("$1") || fail "$1 does not run"
+  [[ $said == "$VERSION" ]] || fail "$1 says version '$said', not '$VERSION'"
+  readelf --dynamic "$1" | grep -q 'NEEDED.*libverge\.so' && needs=shared
+  [[ $needs == "$2" ]] || fail "$1 is linked $needs, not $2"
+  echo "$1: $said, $needs"
+}
+
+use_pkg_config() {
+  PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name verge.pc)")
+  export PKG_CONFIG_PATH
+  [[ $(pkg-config --modversion verge) == "$VERSION" ]] || fail "verge.pc has another version"
+}
+
+case ${1:?which case} in
+  install)
+    rm -rf "$work"
+    cmake --install "$BUILD" --prefix "$prefix"
+    ;;
+
+  find_package)
+    cmake -S "$SOURCE/tests/consumer" -B "$work/find_package" -G Ninja \
+      -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$CXX"
+    cmake --build "$work/find_package"
+    runs "$work/find_package/consumer_verge" static
+    runs "$work/find_package/consumer_static" static
+    runs "$work/find_package/consumer_shared" shared
+    ;;
+
+  pkg_config_shared)
+    use_pkg_config
+    read -ra flags <<<"$(pkg-config --cflags --libs verge)"
+    "$CXX" -std=c++20 "$source_file" "${flags[@]}" -o "$work/pkg_config_shared"
+    LD_LIBRARY_PATH=$(pkg-config --variable=libdir verge) runs "$work/pkg_config_shared" shared
+    ;;
+
+  pkg_config_static)
+    use_pkg_config
+    read -ra flags <<<"$(pkg-config --static --cflags --libs verge)"
+    "$CXX" -std=c++20 "$source_file" -static "${flags[@]}" -o "$work/pkg_config_static"
+    runs "$work/pkg_config_static" static
+    ;;
+
+  # The shared library shows what the public headers declare and nothing else. Every part of an
+  # exported name is looked up in them; instances of the standard library's templates are weak and
+  # carry the standard library's own visibility.
+  exports)
+    library=$(find "$prefix" -name libverge.so)
+    words=$(grep -rhoE '[A-Za-z_][A-Za-z0-9_]*' "$prefix/include/verge" | sort -u)
+    exported=0
+    while read -r _ kind name; do
+      plain=$(sed -E ':a; s/<[^<>]*>//; ta; s/\(.*//; s/^((vtable|typeinfo( name)?|VTT) for|guard variable for|TLS (init|wrapper) function for|(non-)?virtual thunk to) //; s/\[abi:[^]]*\]//g' <<<"$name")
+      if [[ $plain != verge::* ]]; then
+        [[ $kind == [WVu] ]] && continue
+        fail "libverge.so exports $name, which is not in namespace verge"
+      fi
+      for part in $(tr -cs 'A-Za-z0-9_' ' ' <<<"$plain"); do
+        [[ $part == operator ]] && break
+        grep -qxF "$part" <<<"$words" ||
+          fail "libverge.so exports $name, but no public header declares '$part': it should be hidden"
+      done
+      exported=$((exported + 1))
+    done < <(nm --dynamic --demangle --defined-only "$library")
+    ((exported > 0)) || fail "libverge.so exports nothing"
+    [[ $(readelf --dynamic "$library") == *"soname: [libverge.so.${VERSION%.*}]"* ]] ||
+      fail "libverge.so has another soname than libverge.so.${VERSION%.*}"
+    echo "$exported names of verge are exported, each from a public header"
+    ;;
+
+  *) fail "no such case: $1" ;;
+esac

@@ -1,0 +1,96 @@
+// The rules that the tree itself has to keep, where a compiler would not notice.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <verge/version.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using lines = std::vector<std::string>;
+using testing::StartsWith;
+
+const fs::path root = VERGE_SOURCE_DIR;
+
+lines read_lines(const fs::path& path) {
+  std::ifstream in(path);
+  EXPECT_TRUE(in) << "cannot read " << path;
+  lines read;
+  for (std::string line; std::getline(in, line);) read.push_back(line);
+  return read;
+}
+
+std::vector<fs::path> files_in(const fs::path& folder, const std::string& extension) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.path().extension() == extension) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  EXPECT_FALSE(found.empty()) << "no " << extension << " in " << folder;
+  return found;
+}
+
+std::vector<fs::path> public_headers() { return files_in(root / "include/verge", ".h"); }
+
+TEST(public_headers, define_no_macro) {
+  for (const auto& header : public_headers())
+    for (const auto& line : read_lines(header)) EXPECT_FALSE(line.starts_with("#define")) << header;
+}
+
+// What they declare is exported, and what they include keeps the visibility it has.
+TEST(public_headers, make_what_they_declare_visible_and_nothing_else) {
+  for (const auto& header : public_headers()) {
+    SCOPED_TRACE(header);
+    lines marks;
+    for (const auto& line : read_lines(header)) {
+      if (line.starts_with("#include") && (marks.empty() || marks.back() != line.substr(0, 8)))
+        marks.push_back("#include");
+      if (line.starts_with("#pragma GCC visibility")) marks.push_back(line);
+      if (line.starts_with("namespace") && (marks.empty() || marks.back() != "namespace"))
+        marks.push_back("namespace");
+    }
+    if (!marks.empty() && marks.front() == "#include") marks.erase(marks.begin());
+    EXPECT_EQ(marks, (lines{"#pragma GCC visibility push(default)", "namespace",
+                            "#pragma GCC visibility pop"}))
+        << "after its last #include a public header says push(default), at its end pop";
+  }
+}
+
+// A block of C++ in the README follows a line <!-- examples/NAME.cc --> and stands in that file,
+// which is built with everything else.
+TEST(readme, shows_only_code_that_is_built) {
+  const lines readme = read_lines(root / "README.md");
+  int blocks = 0;
+  for (auto fence = readme.begin(); fence != readme.end(); ++fence) {
+    if (!fence->starts_with("```cpp")) continue;
+    ++blocks;
+    ASSERT_NE(fence, readme.begin());
+    const std::string mark = *std::prev(fence);
+    ASSERT_THAT(mark, StartsWith("<!-- examples/"));
+    const fs::path example = root / mark.substr(5, mark.rfind(" -->") - 5);
+    const lines source = read_lines(example);
+    const auto end = std::find(fence, readme.end(), "```");
+    const auto at = std::search(source.begin(), source.end(), std::next(fence), end);
+    EXPECT_NE(at, source.end()) << "the README's block after " << mark
+                                << " is not, line for line, in " << example;
+  }
+  EXPECT_GT(blocks, 0) << "the README shows no example";
+}
+
+TEST(changelog, names_the_version) {
+  std::ostringstream heading;
+  heading << "## " << verge::version();
+  bool found = false;
+  for (const auto& line : read_lines(root / "CHANGELOG.md"))
+    found = found || line.starts_with(heading.str());
+  EXPECT_TRUE(found) << "CHANGELOG.md has no heading '" << heading.str() << "'";
+}
+
+}  // namespace

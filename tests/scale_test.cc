@@ -1,0 +1,37 @@
+#include <gtest/gtest.h>
+#include <support/scale.h>
+
+#include <cstdlib>
+
+namespace {
+
+class scale : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* set = std::getenv("VERGE_TEST_SCALE")) before_ = set;
+  }
+  void TearDown() override { setenv("VERGE_TEST_SCALE", before_.c_str(), 1); }
+
+ private:
+  std::string before_;
+};
+
+TEST_F(scale, is_full_unless_asked) {
+  unsetenv("VERGE_TEST_SCALE");
+  EXPECT_EQ(verge::test::scale(10, 1), 10);
+  setenv("VERGE_TEST_SCALE", "full", 1);
+  EXPECT_EQ(verge::test::scale(10, 1), 10);
+}
+
+TEST_F(scale, is_quick_when_asked) {
+  setenv("VERGE_TEST_SCALE", "quick", 1);
+  EXPECT_EQ(verge::test::scale(10, 1), 1);
+}
+
+TEST_F(scale, refuses_a_word_it_does_not_know) {
+  setenv("VERGE_TEST_SCALE", "slow", 1);
+  EXPECT_EXIT(verge::test::scale(10, 1), testing::ExitedWithCode(2),
+              "VERGE_TEST_SCALE is 'slow'; set it to quick or full");
+}
+
+}  // namespace
