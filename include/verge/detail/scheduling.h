@@ -6,6 +6,8 @@
 #include <exception>
 #include <mutex>
 
+#pragma GCC visibility push(default)
+
 /// What tasks, channels and timers need of a scheduler, and nothing else of it.
 ///
 /// Three small things meet here. A *runnable* is what a worker can run. A *waiter* is a party -
@@ -188,3 +190,5 @@ class thread_waiter : public waiter {
 };
 
 }  // namespace verge::detail
+
+#pragma GCC visibility pop
