@@ -1,0 +1,83 @@
+#!/bin/bash
+# Checks what ./dev does about packages that are missing, without a package being installed: dpkg,
+# apt, sudo and the build tools are stand-ins, put first in PATH, that write down how they were called.
+#
+#   check.sh CASE, with SOURCE, the project's root, in the environment
+set -euo pipefail
+
+: "${SOURCE:?}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+readonly calls=$work/calls
+
+fail() {
+  echo "FAILED: $*; ./dev said:" >&2
+  cat "$work/said" >&2
+  echo "and called:" >&2
+  cat "$calls" >&2
+  exit 1
+}
+
+# A program that notes its name and arguments and then does what BODY says.
+stand_in() {  # NAME BODY
+  printf '#!/bin/bash\necho "%s $*" >>"%s"\n%s\n' "$1" "$calls" "$2" >"$work/$1"
+  chmod 755 "$work/$1"
+}
+
+touch "$calls"
+chmod 666 "$calls"
+stand_in cmake ''
+stand_in ctest ''
+stand_in apt-get ''
+stand_in apt-cache ''
+stand_in sudo 'exit 1'
+stand_in dpkg-query 'printf "installed %s\n" g++ cmake libgtest-dev libbenchmark-dev pkgconf; exit 1'
+
+dev_test() {  # root|user: runs ./dev test as one who is root or is not
+  local as=()
+  if [[ $1 == user ]] && ((EUID == 0)); then
+    as=(setpriv --reuid=65534 --clear-groups)
+  elif [[ $1 == root ]] && ((EUID != 0)); then
+    # Nobody else can be root here; sudo that lets one through comes to the same.
+    stand_in sudo '[[ $1 == --non-interactive ]] || exec "$@"'
+  fi
+  # Read here and run in /, as that user may have no way into the project's folder.
+  env PATH="$work:/usr/bin:/bin" CI=true "${as[@]}" \
+    bash -c "$(sed "s|^cd .*|cd /|" "$SOURCE/dev")" dev test >"$work/said" 2>&1
+}
+called() { grep -q -- "$1" "$calls"; }
+said() { grep -q -- "$1" "$work/said"; }
+
+case ${1:?which case} in
+  installs_what_is_missing)
+    dev_test root || fail "it failed"
+    said 'installing what is missing: libgmock-dev ninja-build$' || fail "it did not say what it installs"
+    called 'apt-get install .* libgmock-dev ninja-build$' || fail "it did not install exactly that"
+    called 'apt-get update' && fail "it fetched lists that it had"
+    called 'ctest --preset release' || fail "it did not go on to the tests"
+    ;;
+
+  fetches_lists_that_are_missing)
+    stand_in apt-cache 'exit 100'
+    dev_test root || fail "it failed"
+    [[ $(grep -m1 '^apt-get' "$calls") == 'apt-get update'* ]] || fail "it did not fetch the lists first"
+    ;;
+
+  installs_nothing_where_nothing_is_missing)
+    stand_in dpkg-query 'shift 2; printf "installed %s\n" "$@"'
+    dev_test user || fail "it failed"
+    called '^apt-get\|^sudo' && fail "it called the package manager"
+    called 'ctest --preset release' || fail "it did not go on to the tests"
+    ;;
+
+  prints_the_command_where_it_may_not)
+    dev_test user && fail "it went on without the packages"
+    said 'sudo apt-get install --yes --no-install-recommends libgmock-dev ninja-build$' ||
+      fail "it did not print the command to run"
+    called '^apt-get' && fail "it called the package manager"
+    ;;
+
+  *) fail "no such case: $1" ;;
+esac
+exit 0
