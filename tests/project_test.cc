@@ -28,20 +28,41 @@ lines read_lines(const fs::path& path) {
   return read;
 }
 
-std::vector<fs::path> files_in(const fs::path& folder, const std::string& extension) {
+std::vector<fs::path> sources_in(const fs::path& folder) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.path().extension() == extension) found.push_back(entry.path());
+    if (const auto kind = entry.path().extension(); kind == ".h" || kind == ".cc")
+      found.push_back(entry.path());
   std::sort(found.begin(), found.end());
-  EXPECT_FALSE(found.empty()) << "no " << extension << " in " << folder;
   return found;
 }
 
-std::vector<fs::path> public_headers() { return files_in(root / "include/verge", ".h"); }
+std::vector<fs::path> public_headers() {
+  auto found = sources_in(root / "include/verge");
+  EXPECT_FALSE(found.empty());
+  return found;
+}
+
+// UTF-8 continues a character with bytes of the form 10xxxxxx.
+std::ptrdiff_t columns(const std::string& line) {
+  return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
 
 TEST(public_headers, define_no_macro) {
   for (const auto& header : public_headers())
     for (const auto& line : read_lines(header)) EXPECT_FALSE(line.starts_with("#define")) << header;
+}
+
+// clang-format sees to the code but leaves comments as they were laid out.
+TEST(sources, keep_to_a_hundred_columns) {
+  for (const char* folder : {"bench", "examples", "include", "src", "tests", "tools"})
+    for (const auto& file : sources_in(root / folder)) {
+      int number = 0;
+      for (const auto& line : read_lines(file)) {
+        ++number;
+        EXPECT_LE(columns(line), 100) << file.string() << ':' << number;
+      }
+    }
 }
 
 // What they declare is exported, and what they include keeps the visibility it has.

@@ -4,9 +4,10 @@
 //
 //   const int steps = verge::test::scale(10'000'000, 200'000);
 //
-// It gets the first, full number unless VERGE_TEST_SCALE=quick is in the environment, as it is for
-// the sanitizers, under which everything takes ten times as long. A test must be able to fail at
-// either scale: the quick number buys time, never a weaker check.
+// It gets the first number, the full one, unless the test is to be quick. That it is in a build
+// with a sanitizer, where everything takes ten times as long and the faults looked for show sooner;
+// VERGE_TEST_SCALE=quick or =full in the environment decides otherwise. A test must be able to fail
+// at either scale: the quick number buys time, never a weaker check.
 #pragma once
 
 #include <cstdio>
@@ -15,15 +16,21 @@
 
 namespace verge::test {
 
-/// True where VERGE_TEST_SCALE=quick. A word that is neither quick nor full ends the test program.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool is_sanitized = true;
+#else
+inline constexpr bool is_sanitized = false;
+#endif
+
+/// Whether the test is to be quick. A setting that is neither quick nor full ends the program.
 inline bool is_quick() {
-  const char* set = std::getenv("VERGE_TEST_SCALE");  // NOLINT(concurrency-mt-unsafe)
-  const std::string_view word = set == nullptr ? "full" : set;
+  const char* set = std::getenv("VERGE_TEST_SCALE");
+  if (set == nullptr) return is_sanitized;
+  const std::string_view word = set;
   if (word == "quick") return true;
-  if (word == "full" || word.empty()) return false;
-  std::fprintf(stderr, "VERGE_TEST_SCALE is '%s'; set it to quick or full, or leave it unset\n",
-               set);
-  std::exit(2);  // NOLINT(concurrency-mt-unsafe)
+  if (word == "full") return false;
+  std::fprintf(stderr, "VERGE_TEST_SCALE is '%s'; set it to quick or full, or unset it\n", set);
+  std::exit(2);
 }
 
 /// `full`, or `quick` where time is short.
