@@ -1,0 +1,302 @@
+// What is done to a processor's heap, by whoever has its lock: clean, adjust, run, clear deleted,
+// move.
+//
+// Each of them meets timers that were stopped or modified since somebody last had the lock, and
+// does what del and mod left to be done: takes the stopped ones off, gives the modified ones their
+// place. The rules stand in state_machine.h.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <timer/timers.h>
+
+namespace verge::detail {
+
+/// The first point after `now` on the grid that a periodic timer due at `when` keeps.
+constexpr std::int64_t next_period(std::int64_t when, std::int64_t period,
+                                   std::int64_t now) noexcept {
+  const std::int64_t late = now < when ? 0 : now - when;
+  std::int64_t next = 0;
+  if (__builtin_add_overflow(now < when ? when : now, period - late % period, &next)) {
+    return INT64_MAX;
+  }
+  return next;
+}
+
+/// How many timers at the heap's head one call of clean_timers puts in order. It is called on every
+/// insert, and an insert cannot make more than one timer to clean, so any small number keeps up;
+/// without a bound one unlucky insert would hold the lock for all of them (Go #37779).
+inline constexpr int clean_limit = 8;
+
+/// From `s`, which was just read, to `held`. False if somebody was faster.
+template <class Policy>
+bool hold(basic_timer<Policy>& t, timer_state s, timer_state held) {
+  // acquire: what mod wrote before it let go.
+  return t.state.compare_exchange_strong(s, held, std::memory_order_acquire,
+                                         std::memory_order_relaxed);
+}
+
+/// Lets go of a timer that has just come off ts's heap for having been deleted. The last thing that
+/// is done to it here: it may be freed.
+template <class Policy>
+void finish_removal(basic_timers<Policy>& ts, basic_timer<Policy>& t) {
+  ts.deleted_timers.fetch_sub(1, std::memory_order_relaxed);
+  t.state.store(timer_state::removed, std::memory_order_release);
+  Policy::release(t);
+}
+
+/// Every timer on a heap knows that it is.
+template <class Policy>
+void check_owner(const char* operation, const basic_timers<Policy>& ts,
+                 const basic_timer<Policy>& t) {
+  if (t.owner.load(std::memory_order_relaxed) != &ts) [[unlikely]] {
+    Policy::bad_timer(operation, t, t.state.load(std::memory_order_relaxed));
+  }
+}
+
+/// Takes the heap's head off if it is deleted, gives it its place if it is modified. False if it is
+/// neither, or was a moment ago and is being changed.
+template <class Policy>
+bool settle_head(basic_timers<Policy>& ts, basic_timer<Policy>& t, timer_state s) {
+  switch (s) {
+    case timer_state::deleted:
+      if (!hold(t, s, timer_state::removing)) return false;
+      ts.heap.pop();
+      ts.heap_changed();
+      finish_removal(ts, t);
+      return true;
+    case timer_state::modified_earlier:
+    case timer_state::modified_later:
+      if (!hold(t, s, timer_state::moving)) return false;
+      t.when = t.nextwhen;
+      ts.heap.update(0, t.when);
+      ts.heap_changed();
+      t.state.store(timer_state::waiting, std::memory_order_release);
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Puts the heap's head in order, as far as a few steps do: so that starting and stopping timers
+/// one after the other does not pile them up. With the lock held.
+template <class Policy>
+void clean_timers(basic_timers<Policy>& ts) {
+  for (int done = 0; done < clean_limit || mutated<Policy>(mutant::go_37779); ++done) {
+    if (ts.heap.empty()) return;
+    basic_timer<Policy>& t = *ts.heap.front().node;
+    check_owner("clean_timers: the timer is on another's heap", ts, t);
+    if (!settle_head(ts, t, t.state.load(std::memory_order_acquire))) return;
+  }
+}
+
+/// Removes entry i and says where a scan of the heap has to go on: at the smallest index where
+/// another entry stands now. That can be before i, for what fills the gap may belong further up;
+/// going on at i would miss it (Go #47762).
+template <class Policy>
+std::size_t remove_in_scan(basic_timers<Policy>& ts, std::size_t i) {
+  const std::size_t changed = ts.heap.remove(i);
+  return mutated<Policy>(mutant::go_47762) ? i : changed;
+}
+
+/// If an earlier time was given to a timer here and that time has come: gives every modified timer
+/// its place, and takes the deleted ones off. With the lock held.
+template <class Policy>
+void adjust_timers(basic_timers<Policy>& ts, std::int64_t now) {
+  // The scan is for timers that are due and not at the head. Until the first of them is due it can
+  // wait; otherwise every reset to an earlier time would cost a scan (Go #41699).
+  const std::int64_t first = ts.timer_modified_earliest.load(std::memory_order_relaxed);
+  if (first == 0 || (first > now && !mutated<Policy>(mutant::go_41699))) return;
+  if (!mutated<Policy>(mutant::go_47329)) ts.clear_modified_earliest();
+
+  basic_timer<Policy>* moved = nullptr;
+  for (std::size_t i = 0; i < ts.heap.size();) {
+    basic_timer<Policy>& t = *ts.heap[i].node;
+    check_owner("adjust_timers: the timer is on another's heap", ts, t);
+    // seq_cst: "mod against a sweep" in state_machine.h.
+    const timer_state s = t.state.load(std::memory_order_seq_cst);
+    switch (s) {
+      case timer_state::waiting:
+        ++i;
+        break;
+      case timer_state::deleted:
+        if (hold(t, s, timer_state::removing)) {
+          i = remove_in_scan(ts, i);
+          finish_removal(ts, t);
+        }
+        break;
+      case timer_state::modified_earlier:
+      case timer_state::modified_later:
+        // It goes back when the scan is through, lest the scan meet it again.
+        if (hold(t, s, timer_state::moving)) {
+          t.when = t.nextwhen;
+          i = remove_in_scan(ts, i);
+          t.next_moved = moved;
+          moved = &t;
+          if (mutated<Policy>(mutant::go_35367)) t.state.store(timer_state::waiting);
+        }
+        break;
+      case timer_state::modifying:
+        Policy::yield();
+        break;
+      default:
+        Policy::bad_timer("adjust_timers", t, s);
+    }
+  }
+  while (moved != nullptr) {
+    basic_timer<Policy>& t = *moved;
+    moved = t.next_moved;
+    // There is room: it was on this heap a moment ago.
+    ts.heap.push(t.when, &t);
+    // Not before it is back on a heap (Go #35367).
+    t.state.store(timer_state::waiting, std::memory_order_release);
+  }
+  if (mutated<Policy>(mutant::go_47329)) ts.clear_modified_earliest();
+  ts.heap_changed();
+}
+
+/// Fires t, the heap's head, which is due and held in running. With the lock held, but released
+/// for the call of f: f may start, stop and reset timers here (Go #35532).
+template <class Policy>
+void run_one_timer(basic_timers<Policy>& ts, basic_timer<Policy>& t, std::int64_t now) {
+  const auto f = t.f;
+  const std::uint64_t seq = t.seq;
+  // The call has a reference: the heap's, which t leaves, or one of its own.
+  if (t.period > 0) {
+    Policy::acquire(t);
+    t.when = next_period(t.when, t.period, now);
+    ts.heap.update(0, t.when);
+    ts.heap_changed();
+    t.state.store(timer_state::waiting, std::memory_order_release);
+  } else {
+    ts.heap.pop();
+    ts.heap_changed();
+    t.state.store(timer_state::no_status, std::memory_order_release);
+  }
+  if (mutated<Policy>(mutant::early_release)) Policy::release(t);
+  if (!mutated<Policy>(mutant::go_35532)) ts.lock.unlock();
+  f(t, seq, now);
+  if (!mutated<Policy>(mutant::early_release)) Policy::release(t);
+  if (!mutated<Policy>(mutant::go_35532)) ts.lock.lock();
+}
+
+/// Fires the heap's head if it is due. Returns 0 if it did, else the time at which the next timer
+/// is due, or -1 if there is none. With the lock held; it may have been released in between.
+template <class Policy>
+std::int64_t run_timer(basic_timers<Policy>& ts, std::int64_t now) {
+  while (!ts.heap.empty()) {
+    const auto& head = ts.heap.front();
+    basic_timer<Policy>& t = *head.node;
+    check_owner("run_timer: the timer is on another's heap", ts, t);
+    const timer_state s = t.state.load(std::memory_order_acquire);
+    switch (s) {
+      case timer_state::waiting:
+        if (head.when > now) return head.when;
+        if (hold(t, s, timer_state::running)) {
+          run_one_timer(ts, t, now);
+          return 0;
+        }
+        break;
+      case timer_state::deleted:
+      case timer_state::modified_earlier:
+      case timer_state::modified_later:
+        settle_head(ts, t, s);
+        break;
+      case timer_state::modifying:
+        Policy::yield();
+        break;
+      default:
+        Policy::bad_timer("run_timer", t, s);
+    }
+  }
+  return -1;
+}
+
+/// Takes every deleted timer off the heap, and gives the modified ones their place while at it. By
+/// the heap's own processor, when should_clear_deleted() says so. With the lock held.
+template <class Policy>
+void clear_deleted_timers(basic_timers<Policy>& ts) {
+  ts.clear_modified_earliest();
+  ts.heap.filter([&](auto& entry) {
+    basic_timer<Policy>& t = *entry.node;
+    check_owner("clear_deleted_timers: the timer is on another's heap", ts, t);
+    for (;;) {
+      // seq_cst: "mod against a sweep" in state_machine.h.
+      const timer_state s = t.state.load(std::memory_order_seq_cst);
+      switch (s) {
+        case timer_state::waiting:
+          return filter_verdict::keep;
+        case timer_state::deleted:
+          if (!hold(t, s, timer_state::removing)) break;
+          finish_removal(ts, t);
+          return filter_verdict::drop;
+        case timer_state::modified_earlier:
+        case timer_state::modified_later:
+          if (!hold(t, s, timer_state::moving)) break;
+          // Not in its place before the filter is through. But on the heap all the time, under the
+          // key it will have: that is what waiting promises to those without the lock.
+          entry.when = t.when = t.nextwhen;
+          t.state.store(timer_state::waiting, std::memory_order_release);
+          return filter_verdict::keep;
+        case timer_state::modifying:
+          Policy::yield();
+          break;
+        default:
+          Policy::bad_timer("clear_deleted_timers", t, s);
+      }
+    }
+  });
+  ts.heap.shrink();
+  ts.heap_changed();
+}
+
+/// Hands all timers of `from`, whose processor is given up, to `to`. With both locks held. If `to`
+/// cannot grow, throws std::bad_alloc and has moved none. The caller sees to it that nobody
+/// sleeps past next_when(to) afterwards (Go #35274).
+template <class Policy>
+void move_timers(basic_timers<Policy>& to, basic_timers<Policy>& from) {
+  to.heap.reserve(to.heap.size() + from.heap.size());
+  while (!from.heap.empty()) {
+    // From the end: nothing shifts, and no timer is in two heaps.
+    const std::size_t last = from.heap.size() - 1;
+    basic_timer<Policy>& t = *from.heap[last].node;
+    check_owner("move_timers: the timer is on another's heap", from, t);
+    const timer_state s = t.state.load(std::memory_order_acquire);
+    switch (s) {
+      case timer_state::waiting:
+      case timer_state::modified_earlier:
+      case timer_state::modified_later:
+        // Never as waiting with no owner (Go #43712).
+        if (mutated<Policy>(mutant::go_43712)) {
+          t.owner.store(nullptr, std::memory_order_relaxed);
+        } else if (!hold(t, s, timer_state::moving)) {
+          break;
+        }
+        if (s != timer_state::waiting) t.when = t.nextwhen;
+        from.heap.remove(last);
+        t.owner.store(&to, std::memory_order_relaxed);
+        to.heap.push(t.when, &t);
+        to.heap_changed();
+        t.state.store(timer_state::waiting, std::memory_order_release);
+        break;
+      case timer_state::deleted:
+        // There is nothing to hold it for: one step, and it is off.
+        if (!hold(t, s, timer_state::removed)) break;
+        from.heap.remove(last);
+        from.deleted_timers.fetch_sub(1, std::memory_order_relaxed);
+        Policy::release(t);
+        break;
+      case timer_state::modifying:
+        Policy::yield();
+        break;
+      default:
+        Policy::bad_timer("move_timers", t, s);
+    }
+  }
+  from.heap.shrink();
+  from.heap_changed();
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,45 @@
+// basic_timer: one timer as the state machine and the heaps see it.
+//
+// Whoever starts timers puts a basic_timer into something larger - a callback's node, a sleeping
+// task, a channel - and finds its way back from the basic_timer& that f is given. It has no
+// destructor of interest and owns nothing; how long it lives is a matter of the references that
+// Policy::acquire and Policy::release count (state_machine.h).
+//
+// Who may touch which field, and when, stands in state_machine.h.
+#pragma once
+
+#include <cstdint>
+
+#include <timer/timer_state.h>
+
+namespace verge::detail {
+
+template <class Policy>
+class basic_timers;
+
+template <class Policy>
+struct basic_timer {
+  /// What a due timer does. Called with no lock held, by whoever runs the timers; it must neither
+  /// throw nor block. `now` is the time at which the timer was found due.
+  using fire_fn = void (*)(basic_timer& t, std::uint64_t seq, std::int64_t now) noexcept;
+
+  /// The processor whose heap it is on. Means nothing in no_status and removed.
+  typename Policy::template atomic<basic_timers<Policy>*> owner{nullptr};
+  /// The key it has in the heap. Positive.
+  std::int64_t when{0};
+  /// Zero for a one-shot.
+  std::int64_t period{0};
+  union {
+    /// In modified_earlier and modified_later: when it is really due.
+    std::int64_t nextwhen{0};
+    /// In moving: the next of those that adjust has taken off the heap. So adjust allocates
+    /// nothing.
+    basic_timer* next_moved;
+  };
+  fire_fn f{nullptr};
+  /// Handed to f: which arming of the timer it is that fires.
+  std::uint64_t seq{0};
+  typename Policy::template atomic<timer_state> state{timer_state::no_status};
+};
+
+}  // namespace verge::detail

@@ -1,0 +1,204 @@
+// What the owner of a handle does to a timer, from any thread: add, del, mod, reset.
+//
+// The rules that make these safe against each other and against the heap's side stand in
+// state_machine.h.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include <timer/heap_operations.h>
+#include <timer/timers.h>
+
+namespace verge::detail {
+
+template <class Policy>
+void check_times(const char* operation, const basic_timer<Policy>& t, std::int64_t when,
+                 std::int64_t period) {
+  // Zero means "none" to those who look without the lock: such a timer would be on the heap's head
+  // and hide all others (Go #42424).
+  if ((when <= 0 && !mutated<Policy>(mutant::go_42424)) || period < 0) [[unlikely]] {
+    Policy::bad_timer(operation, t, t.state.load(std::memory_order_relaxed));
+  }
+}
+
+/// Puts t on own's heap and lets go of it: as waiting. The caller holds t - in modifying, or
+/// because nobody else knows it. If the heap cannot grow, throws and has changed nothing. `prepare`
+/// is called when it can, and may write t's fields.
+template <class Policy, class Prepare, class Publish>
+void insert_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_t when,
+                  Prepare&& prepare, Publish&& publish) {
+  {
+    std::lock_guard guard(own.lock);
+    own.heap.reserve(own.heap.size() + 1);
+    clean_timers(own);
+    prepare();
+    t.when = when;
+    t.owner.store(&own, std::memory_order_relaxed);
+    Policy::acquire(t);
+    own.heap.push(when, &t);
+    own.heap_changed();
+    // Under the lock, so that nobody who has it meets a timer that waits for the lock.
+    publish();
+  }
+  if (!mutated<Policy>(mutant::go_38860)) Policy::wake_net_poller(own, when);
+}
+
+/// Starts a timer that nobody else knows yet; when, period, f and seq are set.
+template <class Policy>
+void add_timer(basic_timers<Policy>& own, basic_timer<Policy>& t) {
+  check_times("add_timer: when must be positive, period not negative", t, t.when, t.period);
+  const timer_state s = t.state.load(std::memory_order_relaxed);
+  if (s != timer_state::no_status) [[unlikely]]
+    Policy::bad_timer("add_timer", t, s);
+  insert_timer(
+      own, t, t.when, [] {},
+      [&] {
+        // A plain store would do for a new timer. The compare-and-swap finds the caller who hands
+        // in one that another thread is starting.
+        timer_state expected = timer_state::no_status;
+        if (!t.state.compare_exchange_strong(expected, timer_state::waiting,
+                                             std::memory_order_release, std::memory_order_relaxed))
+            [[unlikely]] {
+          Policy::bad_timer("add_timer", t, expected);
+        }
+      });
+}
+
+/// Stops t. Returns whether it was pending: true promises that it will not fire, nor again if it is
+/// periodic. False: it has fired, or was stopped before, or never started.
+template <class Policy>
+bool del_timer(basic_timer<Policy>& t) {
+  for (;;) {
+    timer_state s = t.state.load(std::memory_order_acquire);
+    switch (s) {
+      case timer_state::waiting:
+      case timer_state::modified_earlier:
+      case timer_state::modified_later:
+        if (t.state.compare_exchange_strong(s, timer_state::modifying, std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
+          // Read before letting go: afterwards the timer may be on no heap, or on another.
+          basic_timers<Policy>* owner = t.owner.load(std::memory_order_relaxed);
+          t.state.store(timer_state::deleted, std::memory_order_release);
+          if (mutated<Policy>(mutant::late_owner)) owner = t.owner.load(std::memory_order_relaxed);
+          if (owner == nullptr) [[unlikely]] {
+            Policy::bad_timer("del_timer: the timer has no owner", t, s);
+          }
+          owner->deleted_timers.fetch_add(1, std::memory_order_relaxed);
+          return true;
+        }
+        break;
+      case timer_state::deleted:
+      case timer_state::removing:
+      case timer_state::removed:
+        return false;
+      case timer_state::no_status:
+        if (mutated<Policy>(mutant::go_21874)) Policy::bad_timer("del_timer", t, s);
+        return false;
+      case timer_state::modifying:
+        if (mutated<Policy>(mutant::go_37400)) Policy::bad_timer("del_timer", t, s);
+        [[fallthrough]];
+      case timer_state::running:
+      case timer_state::moving:
+        Policy::yield();
+        break;
+      default:
+        Policy::bad_timer("del_timer", t, s);
+    }
+  }
+}
+
+/// Takes t into modifying, from whatever state it is in, and returns that state.
+template <class Policy>
+timer_state hold_for_mod(basic_timer<Policy>& t) {
+  for (;;) {
+    timer_state s = t.state.load(std::memory_order_acquire);
+    switch (s) {
+      case timer_state::removed:
+        if (mutated<Policy>(mutant::go_35272)) {
+          t.state.store(timer_state::modifying, std::memory_order_relaxed);
+          return s;
+        }
+        [[fallthrough]];
+      case timer_state::waiting:
+      case timer_state::modified_earlier:
+      case timer_state::modified_later:
+      case timer_state::no_status:
+      case timer_state::deleted:
+        // seq_cst: "mod against a sweep" in state_machine.h.
+        if (t.state.compare_exchange_strong(s, timer_state::modifying, std::memory_order_seq_cst,
+                                            std::memory_order_relaxed)) {
+          return s;
+        }
+        break;
+      case timer_state::modifying:
+        if (mutated<Policy>(mutant::go_37400)) Policy::bad_timer("mod_timer", t, s);
+        [[fallthrough]];
+      case timer_state::running:
+      case timer_state::removing:
+      case timer_state::moving:
+        Policy::yield();
+        break;
+      default:
+        Policy::bad_timer("mod_timer", t, s);
+    }
+  }
+}
+
+/// What mod_timer and reset_timer share: gives t the time `when`; `change` writes what else is to
+/// be changed.
+template <class Policy, class Change>
+bool modify_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_t when,
+                  Change&& change) {
+  const timer_state was = hold_for_mod(t);
+  if (!is_on_heap(was)) {
+    try {
+      insert_timer(own, t, when, change,
+                   [&] { t.state.store(timer_state::waiting, std::memory_order_release); });
+    } catch (...) {
+      t.state.store(was, std::memory_order_release);
+      throw;
+    }
+    return false;
+  }
+
+  // It may be on another processor's heap, so its key must stay what it is; whoever has that heap's
+  // lock next gives it its place.
+  basic_timers<Policy>* const owner = t.owner.load(std::memory_order_relaxed);
+  if (owner == nullptr) [[unlikely]] {
+    Policy::bad_timer("mod_timer: the timer has no owner", t, was);
+  }
+  if (was == timer_state::deleted) owner->deleted_timers.fetch_sub(1, std::memory_order_relaxed);
+  change();
+  t.nextwhen = when;
+  // Earlier than its place in the heap: whatever time it was given in between does not count.
+  const bool earlier = when < t.when;
+  if (earlier) owner->lower_modified_earliest(when);
+  t.state.store(earlier ? timer_state::modified_earlier : timer_state::modified_later,
+                std::memory_order_release);
+  if (earlier) Policy::wake_net_poller(*owner, when);
+  return is_pending(was);
+}
+
+/// Starts t anew, whatever state it is in. A timer on no heap goes onto own's; any other stays
+/// where it is. Returns whether it was pending.
+template <class Policy>
+bool mod_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_t when,
+               std::int64_t period, typename basic_timer<Policy>::fire_fn f, std::uint64_t seq) {
+  check_times("mod_timer: when must be positive, period not negative", t, when, period);
+  return modify_timer(own, t, when, [&] {
+    t.period = period;
+    t.f = f;
+    t.seq = seq;
+  });
+}
+
+/// mod_timer for a new time alone.
+template <class Policy>
+bool reset_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_t when) {
+  check_times("reset_timer: when must be positive", t, when, 0);
+  return modify_timer(own, t, when, [] {});
+}
+
+}  // namespace verge::detail
