@@ -1,0 +1,57 @@
+// The clock that timers run on, and one that a test sets by hand.
+//
+// Times are nanoseconds since some fixed moment, positive, and never go back. `clock` is the
+// kernel's CLOCK_MONOTONIC, so its time points compare with std::chrono::steady_clock's count for
+// count. `clock::time_point::max()` is "never".
+//
+//   verge::manual_clock c;
+//   c.advance(std::chrono::hours(1));       // no waiting
+#pragma once
+
+#include <verge/duration.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace verge {
+
+/// The monotonic clock, as std::chrono wants a clock to look.
+struct clock {
+  using rep = std::int64_t;
+  using period = std::nano;
+  using duration = std::chrono::duration<rep, period>;
+  using time_point = std::chrono::time_point<clock>;
+  static constexpr bool is_steady = true;
+
+  static time_point now() noexcept;
+};
+
+/// A clock that stands still until it is told otherwise. It may be read and moved from any thread.
+class manual_clock {
+ public:
+  /// Throws std::invalid_argument if `start` is not positive.
+  explicit manual_clock(clock::time_point start = clock::time_point(std::chrono::seconds(1)));
+
+  manual_clock(const manual_clock&) = delete;
+  manual_clock& operator=(const manual_clock&) = delete;
+
+  clock::time_point now() const noexcept;
+
+  /// Moves to `t`. Throws std::invalid_argument if that is in this clock's past.
+  void set(clock::time_point t);
+
+  /// Moves forward by `d` and says where that is; the end of time is not passed. Throws
+  /// std::invalid_argument if `d` is negative.
+  template <class Rep, class Period>
+  clock::time_point advance(std::chrono::duration<Rep, Period> d) {
+    return advance_by(saturate(d));
+  }
+
+ private:
+  clock::time_point advance_by(clock::duration d);
+
+  std::atomic<clock::rep> now_;
+};
+
+}  // namespace verge

@@ -1,0 +1,79 @@
+// Any duration as nanoseconds, without overflow.
+//
+// std::chrono converts by multiplying: hours::max() as nanoseconds is signed overflow, and a double
+// that holds infinity or not-a-number is undefined. verge takes every duration through saturate()
+// instead, so that "as long as possible" means that and nothing else:
+//
+//   verge::saturate(std::chrono::hours::max())                    ==
+//   std::chrono::nanoseconds::max() verge::saturate(std::chrono::duration<double>(INFINITY)) ==
+//   std::chrono::nanoseconds::max() verge::saturate(std::chrono::duration<double, std::nano>(.5))
+//   == std::chrono::nanoseconds(1)
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <ratio>
+#include <type_traits>
+
+namespace verge {
+namespace detail {
+
+__extension__ using int128 = __int128;
+
+// The nearest value of an integer type that is no wider than 64 bits.
+template <std::integral To>
+constexpr To clamp_to(int128 x) noexcept {
+  using limits = std::numeric_limits<To>;
+  if (x > limits::max()) return limits::max();
+  if (x < limits::min()) return limits::min();
+  return static_cast<To>(x);
+}
+
+// Rounds up. Not-a-number becomes zero: a time-out of unknown length shows at once rather than
+// never.
+template <std::integral To>
+constexpr To clamp_to(long double x) noexcept {
+  using limits = std::numeric_limits<To>;
+  if (x != x) return 0;
+  if (x >= static_cast<long double>(limits::max())) return limits::max();
+  if (x <= static_cast<long double>(limits::min())) return limits::min();
+  const auto whole = static_cast<int128>(x);
+  return clamp_to<To>(static_cast<long double>(whole) < x ? whole + 1 : whole);
+}
+
+}  // namespace detail
+
+/// The duration in nanoseconds, rounded up (a timer is never early); what does not fit becomes the
+/// nearest end of the range, and not-a-number becomes zero.
+template <class Rep, class Period>
+constexpr std::chrono::nanoseconds saturate(std::chrono::duration<Rep, Period> d) noexcept {
+  using std::chrono::nanoseconds;
+  if constexpr (std::integral<Rep>) {
+    // 64 bits times a ratio's numerator (63 bits) fits 128.
+    using ratio = std::ratio_divide<Period, std::nano>;
+    const detail::int128 scaled = detail::int128{d.count()} * ratio::num;
+    const bool round_up = scaled > 0 && scaled % ratio::den != 0;
+    return nanoseconds(detail::clamp_to<nanoseconds::rep>(scaled / ratio::den + round_up));
+  } else {
+    using real_nanoseconds = std::chrono::duration<long double, std::nano>;
+    return nanoseconds(detail::clamp_to<nanoseconds::rep>(
+        std::chrono::duration_cast<real_nanoseconds>(d).count()));
+  }
+}
+
+/// The other way: nanoseconds in any other unit, rounded towards zero as duration_cast does; what
+/// does not fit becomes the nearest end of the range.
+template <class To>
+constexpr To saturate_to(std::chrono::nanoseconds d) noexcept {
+  if constexpr (std::integral<typename To::rep>) {
+    using ratio = std::ratio_divide<std::nano, typename To::period>;
+    const detail::int128 scaled = detail::int128{d.count()} * ratio::num / ratio::den;
+    return To(detail::clamp_to<typename To::rep>(scaled));
+  } else {
+    return std::chrono::duration_cast<To>(d);
+  }
+}
+
+}  // namespace verge
