@@ -4,10 +4,9 @@
 // that holds infinity or not-a-number is undefined. verge takes every duration through saturate()
 // instead, so that "as long as possible" means that and nothing else:
 //
-//   verge::saturate(std::chrono::hours::max())                    ==
-//   std::chrono::nanoseconds::max() verge::saturate(std::chrono::duration<double>(INFINITY)) ==
-//   std::chrono::nanoseconds::max() verge::saturate(std::chrono::duration<double, std::nano>(.5))
-//   == std::chrono::nanoseconds(1)
+//   saturate(hours::max())                == nanoseconds::max()
+//   saturate(duration<double>(INFINITY))  == nanoseconds::max()
+//   saturate(duration<double, nano>(.5))  == nanoseconds(1)
 #pragma once
 
 #include <chrono>

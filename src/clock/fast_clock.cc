@@ -1,6 +1,7 @@
 #include <clock/fast_clock.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -55,116 +56,20 @@ choice ask_environment_and_machine() noexcept {
 
 }  // namespace
 
-// The counter's rate, for all threads.
-//
-// Ground rules. `rate` and `due` are read by anyone at any time. Everything else belongs to the
-// thread that has set `busy`, and nobody waits for it: a thread that finds it set leaves the
-// measuring to the other.
-struct fast_clock::rate_meter {
-  static constexpr std::int64_t shortest = 1'000'000;     // what is measured over, in ns
-  static constexpr std::int64_t longest = 1'000'000'000;  // older: perhaps a suspend lies between
-
-  // Nanoseconds per tick, times 2^rate_shift; 0: not known. Relaxed: it stands for itself, and a
-  // rate that is a measurement old is as good.
-  std::atomic<std::uint64_t> rate{0};
-  std::atomic<std::int64_t> due{0};  // when to measure next; relaxed: a hint
-  std::atomic<bool> busy{false};     // publishes the fields below from one holder to the next
-
-  std::uint64_t start_ticks = 0;
-  std::int64_t start_time = 0;  // 0: not started
-  std::uint64_t measured = 0;   // by the previous measurement, 0: there is none
-
-  // The counter stood at `ticks` at `time`.
-  void sample(std::uint64_t ticks, std::int64_t time) noexcept {
-    if (time < due.load(std::memory_order_relaxed)) return;
-    if (busy.exchange(true, std::memory_order_acquire)) return;
-    if (time >= due.load(std::memory_order_relaxed)) {
-      if (start_time != 0 && time - start_time <= longest && ticks > start_ticks) {
-        measure(ticks - start_ticks, time - start_time);
-      }
-      start_ticks = ticks;
-      start_time = time;
-      due.store(time + shortest, std::memory_order_relaxed);
-    }
-    busy.store(false, std::memory_order_release);
-  }
-
-  // A rate holds when two measurements in a row agree: one that a suspend fell into does not count.
-  void measure(std::uint64_t ticks, std::int64_t time) noexcept {
-    const std::uint64_t result = (static_cast<std::uint64_t>(time) << rate_shift) / ticks;
-    const std::uint64_t off = result > measured ? result - measured : measured - result;
-    rate.store(off <= result / 100 ? result : 0, std::memory_order_relaxed);
-    measured = result;
-  }
-
-  void distrust() noexcept {
-    if (busy.exchange(true, std::memory_order_acquire)) return;
-    rate.store(0, std::memory_order_relaxed);
-    due.store(0, std::memory_order_relaxed);
-    start_time = 0;
-    measured = 0;
-    busy.store(false, std::memory_order_release);
-  }
-
-  static rate_meter shared;
-};
-
-constinit fast_clock::rate_meter fast_clock::rate_meter::shared;
-constinit thread_local fast_clock::anchor fast_clock::anchor_;
+constinit thread_local tsc_anchor fast_clock::anchor_;
 
 std::int64_t fast_clock::now_and_anchor() noexcept {
-  anchor& a = anchor_;
-  if (source_in_use() == source::kernel) {
-    a.window = 0;
-    const std::int64_t t = true_now();
-    return t < a.floor ? a.floor : t;
-  }
+  static constinit tsc_rate rate;
+  if (source_in_use() == source::kernel) return anchor_.release(true_now());
 
+  // Fenced on both sides: loads that are still waiting for memory would stretch the bracket, and
+  // the second read might be done before the clock's.
+  _mm_lfence();
   const std::uint64_t before = __rdtsc();
-  const std::int64_t t = true_now();
-  _mm_lfence();  // or the second read might be done before the clock's
+  const std::int64_t time = true_now();
+  _mm_lfence();
   const std::uint64_t bracket = __rdtsc() - before;
-
-  // The readings that the old anchor may have led to are not undercut; but the bound counts for
-  // more (it matters only when the counter went back).
-  const bool had_anchor = a.window != 0;
-  std::int64_t floor = had_anchor ? a.reading(a.window) : a.floor;
-  if (floor > t + max_ahead) floor = t + max_ahead;
-  const std::int64_t reading = t + bias < floor ? floor : t + bias;
-  a.floor = reading;
-
-  // Too long before the rate is known: what would spoil the measuring by more than 0.1 % at 1 GHz.
-  constexpr std::uint64_t max_bracket_ticks = 1000;
-  if (bracket > max_bracket_ticks) {
-    a.window = 0;
-    return reading;
-  }
-
-  // Did the old anchor lead here? Only asked nearby, where steering cannot have added up.
-  rate_meter& meter = rate_meter::shared;
-  const std::uint64_t since = before - a.ticks;
-  if (had_anchor && since < 8 * a.window) {
-    const auto elapsed = static_cast<std::int64_t>(since * a.rate >> rate_shift);
-    const std::int64_t off = a.time + elapsed - (t + bias);
-    if ((off < 0 ? -off : off) > max_bracket + elapsed / 100) {
-      meter.distrust();
-      a.window = 0;
-      return reading;
-    }
-  }
-
-  meter.sample(before, t);
-  const std::uint64_t rate = meter.rate.load(std::memory_order_relaxed);
-  if (rate == 0 || static_cast<std::int64_t>(bracket * rate >> rate_shift) > max_bracket) {
-    a.window = 0;
-    return reading;
-  }
-  a = {.ticks = before,
-       .window = (static_cast<std::uint64_t>(window) << rate_shift) / rate,
-       .rate = rate,
-       .time = t + bias,
-       .floor = reading};
-  return reading;
+  return anchor_.renew({.ticks = before, .bracket = bracket, .time = time}, rate);
 }
 
 fast_clock::source fast_clock::source_in_use() noexcept {
@@ -179,11 +84,11 @@ fast_clock::source fast_clock::source_in_use() noexcept {
 bool fast_clock::use(source wanted) noexcept {
   const choice c = wanted == source::tsc ? ask_machine() : choice::kernel;
   chosen.store(c, std::memory_order_relaxed);
-  anchor_ = {};
+  if (anchor_.held()) anchor_.release(true_now());
   return (c == choice::tsc) == (wanted == source::tsc);
 }
 
-bool fast_clock::anchored() noexcept { return anchor_.window != 0; }
+bool fast_clock::anchored() noexcept { return anchor_.held(); }
 
 #else
 

@@ -1,0 +1,180 @@
+// The fast clock's arithmetic on a machine that is made up: what its counter and its kernel's clock
+// do is chosen here, also what no test could ask of a real one.
+#include <clock/tsc_anchor.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+
+namespace {
+
+using verge::detail::bracketed_time;
+using verge::detail::tsc_anchor;
+using verge::detail::tsc_bounds;
+using verge::detail::tsc_rate;
+
+class machine {
+ public:
+  explicit machine(double ghz) : ghz_(ghz) {}
+
+  // Lets time pass, as the counter sees it.
+  void run(double ns) {
+    fraction_ += ns * ghz_;
+    const auto whole = static_cast<std::uint64_t>(fraction_);
+    fraction_ -= static_cast<double>(whole);
+    ticks += whole;
+    time_ += static_cast<double>(whole) / ghz_ * (1 + steer);
+  }
+
+  // The fast clock's now(), on this machine, with rdtsc done `early` ns before its turn.
+  std::int64_t now(double early = 0) {
+    const std::uint64_t seen = ticks - static_cast<std::uint64_t>(early * ghz_);
+    if (anchor.covers(seen)) return anchor.reading(seen);
+    const std::uint64_t before = ticks;
+    run(bracket_ns / 2);
+    const std::int64_t t = true_time();
+    run(bracket_ns / 2);
+    return anchor.renew({.ticks = before, .bracket = ticks - before, .time = t}, rate);
+  }
+
+  std::int64_t true_time() const { return static_cast<std::int64_t>(time_); }
+
+  // Reads until there is an anchor, for at most 10 ms: a rate takes two measurements of 1 ms.
+  bool settle() {
+    const auto end = true_time() + 10'000'000;
+    while (!anchor.held() && true_time() < end) {
+      now();
+      run(500);
+    }
+    return anchor.held();
+  }
+
+  std::uint64_t ticks = 12345678;
+  double steer = 0;        // by how much the kernel's clock runs fast
+  double bracket_ns = 40;  // how long it takes to read it
+  tsc_rate rate;
+  tsc_anchor anchor;
+
+ private:
+  double ghz_;
+  double fraction_ = 0;
+  double time_ = 1e9;
+};
+
+void expect_within_bounds(machine& m, double early = 0) {
+  const auto before = m.true_time();
+  const auto reading = m.now(early);
+  ASSERT_GE(reading, before);
+  ASSERT_LE(reading, m.true_time() + tsc_bounds::ahead);
+}
+
+class on_a_counter_of : public testing::TestWithParam<double> {};
+
+TEST_P(on_a_counter_of, readings_are_within_bounds_under_the_steering_that_ntp_may_do) {
+  machine m(GetParam());
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> steer(-500e-6, 500e-6);
+  std::uniform_real_distribution<double> pause(5, 3000);
+  std::uniform_real_distribution<double> bracket(25, 200);
+  std::uniform_real_distribution<double> early(0, 590);
+  ASSERT_TRUE(m.settle());
+  std::int64_t last = 0;
+  int fast = 0;
+  constexpr int readings = 300'000;
+  for (int i = 0; i < readings; ++i) {
+    if (i % 1000 == 0) m.steer = steer(random);
+    m.bracket_ns = random() % 16 == 0 ? 5000 : bracket(random);
+    // A preemption now and then, an idle second more seldom.
+    m.run(random() % 1000 == 0 ? 4e6 : random() % 10'000 == 0 ? 1e9 : pause(random));
+    fast += m.anchor.covers(m.ticks);
+    ASSERT_NO_FATAL_FAILURE(expect_within_bounds(m, early(random)));
+    const auto again = m.now();
+    ASSERT_GE(again, last);
+    last = again;
+  }
+  EXPECT_GT(fast, readings / 2);
+}
+
+TEST_P(on_a_counter_of, a_step_of_the_rate_within_the_limit_does_no_harm) {
+  for (const double step : {-0.012, 0.012}) {
+    machine m(GetParam());
+    ASSERT_TRUE(m.settle());
+    m.steer = step;
+    for (int i = 0; i < 100'000; ++i) {
+      m.run(137);
+      ASSERT_NO_FATAL_FAILURE(expect_within_bounds(m, 300)) << "step " << step;
+    }
+  }
+}
+
+TEST_P(on_a_counter_of, a_larger_step_is_noticed_at_the_end_of_the_window) {
+  for (const double step : {-0.1, -0.02, 0.02, 0.1}) {
+    machine m(GetParam());
+    ASSERT_TRUE(m.settle());
+    m.steer = step;
+    m.run(tsc_bounds::window + 1);  // in here the bound may break
+    m.now();
+    EXPECT_EQ(m.rate.get(), 0U) << "step " << step;
+    EXPECT_FALSE(m.anchor.held());
+    for (int i = 0; i < 100'000; ++i) {
+      m.run(137);
+      ASSERT_NO_FATAL_FAILURE(expect_within_bounds(m)) << "step " << step;
+    }
+    EXPECT_TRUE(m.anchor.held()) << "the new rate was not learnt after a step of " << step;
+  }
+}
+
+TEST_P(on_a_counter_of, a_counter_that_jumps_costs_one_anchor) {
+  for (const std::int64_t jump : {-12345677L, -1'000'000L, 1'000'000L, 1'000'000'000'000L}) {
+    machine m(GetParam());
+    ASSERT_TRUE(m.settle());
+    m.ticks += static_cast<std::uint64_t>(jump);
+    for (int i = 0; i < 100'000; ++i) {
+      ASSERT_NO_FATAL_FAILURE(expect_within_bounds(m)) << "jump " << jump;
+      m.run(137);
+    }
+    EXPECT_TRUE(m.settle()) << "jump " << jump;
+  }
+}
+
+TEST_P(on_a_counter_of, a_jump_while_the_rate_is_measured_is_not_taken_for_a_rate) {
+  machine m(GetParam());
+  m.now();
+  m.run(600'000);
+  m.ticks += 50'000'000;
+  m.run(600'000);
+  m.now();
+  EXPECT_EQ(m.rate.get(), 0U);
+  ASSERT_TRUE(m.settle());
+  for (int i = 0; i < 100'000; ++i) {
+    m.run(137);
+    ASSERT_NO_FATAL_FAILURE(expect_within_bounds(m));
+  }
+}
+
+TEST_P(on_a_counter_of, a_slow_kernel_clock_makes_no_anchors) {
+  machine m(GetParam());
+  m.bracket_ns = 1500;  // a system call
+  EXPECT_FALSE(m.settle());
+  for (int i = 0; i < 1000; ++i) {
+    m.run(137);
+    ASSERT_NO_FATAL_FAILURE(expect_within_bounds(m));
+  }
+}
+
+TEST_P(on_a_counter_of, a_released_anchor_leads_on_from_where_it_was) {
+  machine m(GetParam());
+  ASSERT_TRUE(m.settle());
+  const auto last = m.now();
+  const auto released = m.anchor.release(m.true_time());
+  EXPECT_GE(released, last);
+  EXPECT_LE(released, m.true_time() + tsc_bounds::ahead);
+  EXPECT_FALSE(m.anchor.held());
+  m.run(5000);
+  EXPECT_EQ(m.anchor.release(m.true_time()), m.true_time());
+}
+
+INSTANTIATE_TEST_SUITE_P(gigahertz, on_a_counter_of, testing::Values(1.0, 2.596, 3.7, 5.0));
+
+}  // namespace
