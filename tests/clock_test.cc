@@ -1,7 +1,7 @@
 #include <clock/fast_clock.h>
 #include <clock/true_clock.h>
 #include <gtest/gtest.h>
-#include <test_scale.h>
+#include <support/scale.h>
 #include <verge/clock.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ observations observe_until(std::int64_t end) {
 }
 
 TEST(fast_clock, is_never_behind_the_true_clock_and_at_most_a_microsecond_ahead) {
-  const auto duration = verge::test::quick() ? 2s : 60s;
+  const auto duration = verge::test::scale(60s, 2s);
   const auto end = true_now() + std::chrono::nanoseconds(duration).count();
   std::vector<observations> seen(2);
   std::vector<std::thread> threads;

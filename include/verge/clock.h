@@ -14,6 +14,8 @@
 #include <chrono>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace verge {
 
 /// The monotonic clock, as std::chrono wants a clock to look.
@@ -55,3 +57,5 @@ class manual_clock {
 };
 
 }  // namespace verge
+
+#pragma GCC visibility pop

@@ -14,7 +14,8 @@
 #include <cstdint>
 #include <limits>
 #include <ratio>
-#include <type_traits>
+
+#pragma GCC visibility push(default)
 
 namespace verge {
 namespace detail {
@@ -76,3 +77,5 @@ constexpr To saturate_to(std::chrono::nanoseconds d) noexcept {
 }
 
 }  // namespace verge
+
+#pragma GCC visibility pop

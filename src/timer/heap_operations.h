@@ -10,20 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <clock/arithmetic.h>
 #include <timer/timers.h>
 
 namespace verge::detail {
-
-/// The first point after `now` on the grid that a periodic timer due at `when` keeps.
-constexpr std::int64_t next_period(std::int64_t when, std::int64_t period,
-                                   std::int64_t now) noexcept {
-  const std::int64_t late = now < when ? 0 : now - when;
-  std::int64_t next = 0;
-  if (__builtin_add_overflow(now < when ? when : now, period - late % period, &next)) {
-    return INT64_MAX;
-  }
-  return next;
-}
 
 /// How many timers at the heap's head one call of clean_timers puts in order. It is called on every
 /// insert, and an insert cannot make more than one timer to clean, so any small number keeps up;
