@@ -1,10 +1,10 @@
 #pragma once
 
+#include <verge/detail/waiter.h>
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
 #include <exception>
-#include <mutex>
 
 #pragma GCC visibility push(default)
 
@@ -18,11 +18,9 @@
 ///
 /// Ground rules
 ///  - A runnable is on at most one queue at a time. `next` belongs to the queue it is on.
-///  - Of all the events a waiter is registered with, exactly one wins: the one whose claim()
-///    returns true. The winner, and nobody else, then calls wake(), once, as its last touch of
-///    the waiter: the moment wake() is called the waiter may resume on another thread and be gone.
-///  - Whoever owns the waiter takes it off every event it was registered with (the losers) before
-///    the waiter's memory goes; an event that finds a waiter already claimed skips it.
+///  - A runnable belongs to whoever runs it from the moment it is made ready: it may run, and be
+///    gone, before ready() returns.
+///  - The rules for waiters stand in waiter.h.
 namespace verge::detail {
 
 class scheduler;
@@ -45,18 +43,19 @@ struct job {
   /// What the task waits for, for reports; nullptr while it runs or could run.
   std::atomic<const char*> waiting_for{nullptr};
 
-  /// Destroys a suspended task when its runtime ends. Set by whoever made the job.
+  /// Destroys a task that is suspended or has yet to begin, when its runtime ends: its frames go,
+  /// whoever joins it gets `cancelled`, and job_ended() is called for it. Nothing of the task may
+  /// be running, or ready, or about to be made ready. nullptr while the task is a callable that
+  /// runs.
   void (*abandon)(job&) noexcept {nullptr};
 
   /// The scheduler's list of live jobs.
   job* prev_live{nullptr};
   job* next_live{nullptr};
 
-  /// Guards `pending` and `cancelled`.
-  std::mutex cancel_lock;
-  /// What the task is suspended on right now, if it can be cancelled.
-  class waiter* pending{nullptr};
-  bool cancelled{false};
+  /// Fires when the task is cancelled. What the task is suspended on, if it can be cancelled, has
+  /// subscribed to it; see operation.h.
+  one_shot cancellation;
 };
 
 /// The scheduler whose worker, or whose simulated thread, the calling thread is; else nullptr.
@@ -84,6 +83,9 @@ class scheduler {
   /// Nanoseconds on this scheduler's clock: the true clock, or simulated time.
   virtual std::int64_t now() noexcept = 0;
 
+  /// A random number, for a fair choice. In simulated time the seed decides.
+  virtual std::uint64_t random() noexcept = 0;
+
   /// Blocks the calling thread until w is woken. A worker gives its processor away for that time.
   virtual void block(thread_waiter& w, const char* waiting_for) noexcept = 0;
   /// Ends a block() of w, also one that has yet to begin. From any thread.
@@ -100,73 +102,65 @@ class scheduler {
   ~scheduler() = default;
 };
 
-/// A party that waits for one of several events.
-class waiter {
- public:
-  using wake_fn = void (*)(waiter&) noexcept;
-  static constexpr std::uint32_t nobody = 0;
-  static constexpr std::uint32_t by_cancellation = UINT32_MAX;
-
-  explicit waiter(wake_fn how) noexcept : wake_(how) {}
-  waiter(const waiter&) = delete;
-  waiter& operator=(const waiter&) = delete;
-
-  /// Tries to become the one event that ends the wait. `ticket` says which event this is and must
-  /// not be `nobody`. Acquire and release: the winner sees what the owner wrote before it
-  /// registered, and the owner sees what the winner wrote before it claimed or woke.
-  bool claim(std::uint32_t ticket) noexcept {
-    std::uint32_t expected = nobody;
-    return winner_.compare_exchange_strong(expected, ticket, std::memory_order_acq_rel,
-                                           std::memory_order_acquire);
-  }
-  /// Which event has won, or `nobody`.
-  std::uint32_t winner() const noexcept { return winner_.load(std::memory_order_acquire); }
-
-  /// To be called once, by the winner.
-  void wake() noexcept { wake_(*this); }
-
- protected:
-  ~waiter() = default;
-  void rearm() noexcept { winner_.store(nobody, std::memory_order_relaxed); }
-
- private:
-  wake_fn wake_;
-  std::atomic<std::uint32_t> winner_{nobody};
-};
-
 /// A coroutine that waits. It lives in the awaiter, and so in the coroutine's frame.
+///
+/// The wake-up may come before the coroutine has suspended for good (waiter.h). `phase_` settles
+/// that: the owner, when it has registered everywhere, parks; the winner wakes; whoever comes
+/// second makes the coroutine go on - the owner by not suspending, the winner through the
+/// scheduler.
 class coroutine_waiter : public waiter, public runnable {
  public:
-  coroutine_waiter() noexcept : waiter(&wake_coroutine), runnable{&resume_coroutine} {}
+  /// j is the calling task's job, or nullptr if the coroutine is nobody's job.
+  explicit coroutine_waiter(job* j)
+      : waiter(&wake_coroutine),
+        runnable{&resume_coroutine},
+        scheduler_(j != nullptr ? j->home : &scheduler_or_default()),
+        job_(j) {}
 
-  /// Says which coroutine is to be resumed, and what it waits for (a string that lives for ever).
   /// To be called in await_suspend, before the waiter is registered with any event.
-  void suspend(std::coroutine_handle<> h, const char* waiting_for) {
-    handle_ = h;
-    job_ = current_job();
-    scheduler_ = job_ != nullptr && job_->home != nullptr ? job_->home : &scheduler_or_default();
-    if (job_ != nullptr) job_->waiting_for.store(waiting_for, std::memory_order_relaxed);
+  void suspend(std::coroutine_handle<> h) noexcept { handle_ = h; }
+
+  /// The last thing that await_suspend does: true if the coroutine stays suspended - then it may
+  /// have been resumed by now and the waiter be gone - and false if it is woken already.
+  bool park() noexcept {
+    // Release: whoever resumes the coroutine sees all that it did. Acquire: if it is woken, it sees
+    // what the winner did.
+    return phase_.exchange(parked, std::memory_order_acq_rel) != woken;
+  }
+
+  /// Gives up the wait of a parked coroutine that is about to be destroyed. Once this returns
+  /// nobody is going to wake it, and nobody but events that it is still registered with knows it.
+  void retire() noexcept {
+    if (claim(by_owner)) return;
+    // Somebody has won. Keep him from making the coroutine ready, then let him finish. If that is
+    // too late, then the coroutine was ready, and whoever destroys it has taken it off its queue.
+    auto expected = parked;
+    if (!phase_.compare_exchange_strong(expected, unparked, std::memory_order_acq_rel)) return;
+    backoff patience;
+    while (phase_.load(std::memory_order_acquire) != woken) patience.wait();
   }
 
   scheduler& home() const noexcept { return *scheduler_; }
-  job* suspended_job() const noexcept { return job_; }
 
  private:
+  enum phase : std::uint32_t { unparked, parked, woken };
+
   static void wake_coroutine(waiter& w) noexcept {
     auto& self = static_cast<coroutine_waiter&>(w);
-    self.scheduler_->ready_next(self);
+    if (self.phase_.exchange(woken, std::memory_order_acq_rel) == parked)
+      self.scheduler_->ready_next(self);
   }
   static void resume_coroutine(runnable& r) noexcept {
     auto& self = static_cast<coroutine_waiter&>(r);
     set_current_job(self.job_);
-    if (self.job_ != nullptr) self.job_->waiting_for.store(nullptr, std::memory_order_relaxed);
     self.handle_.resume();  // self is gone when this returns
     set_current_job(nullptr);
   }
 
   std::coroutine_handle<> handle_;
-  scheduler* scheduler_{nullptr};
-  job* job_{nullptr};
+  scheduler* scheduler_;
+  job* job_;
+  std::atomic<phase> phase_{unparked};
 };
 
 /// A thread that waits.

@@ -1,0 +1,18 @@
+#pragma once
+
+#pragma GCC visibility push(default)
+
+/// Throwing, out of line: what is inlined everywhere should not carry the texts.
+namespace verge::detail {
+
+[[noreturn]] void throw_cancelled();
+[[noreturn]] void throw_send_on_closed();
+[[noreturn]] void throw_closed_twice();
+[[noreturn]] void throw_no_channel();
+[[noreturn]] void throw_capacity_too_large();
+[[noreturn]] void throw_no_task();
+[[noreturn]] void throw_nothing_to_join();
+
+}  // namespace verge::detail
+
+#pragma GCC visibility pop

@@ -1,0 +1,185 @@
+#pragma once
+
+#include <verge/detail/errors.h>
+#include <verge/detail/scheduling.h>
+#include <concepts>
+#include <coroutine>
+#include <cstdint>
+#include <utility>
+
+#pragma GCC visibility push(default)
+
+/// How everything that waits is written: once, for coroutines and for threads, cancellable.
+///
+/// A receive, a send, a select, a join, a sleep is an *operation*: a class that knows how to start,
+/// how to be withdrawn and what its result is, and nothing of who waits or of cancellation. Those
+/// are here. To make an operation that a user can write `co_await` or `.wait()` for, derive what
+/// the user holds from awaitable:
+///
+///   class nap : public detail::awaitable<nap> {
+///    public:
+///     class action {                                   // lives while the wait lasts, never moves
+///      public:
+///       static constexpr const char* waiting_for = "nap";       // for reports
+///       static constexpr bool cancellable = true;
+///       explicit action(nap&);
+///       bool start(detail::waiter&) noexcept;          // false: done, nothing to wait for
+///       void withdraw() noexcept;                      // cancelled: leave all that start() joined
+///       int finish(std::uint32_t winner);              // the result; may throw
+///     };
+///   };
+///
+/// Ground rules
+///  - start() registers the waiter with events, or finds that it need not wait. The wake-up may
+///    come while it still runs, but nothing goes on before it has returned.
+///  - After start() said true, exactly one of finish(ticket of the event that won) and withdraw()
+///    is called, when no more wake-up can come. Either leaves no event that knows the waiter. After
+///    start() said false, finish(waiter::nobody) is.
+///  - A task that has been cancelled throws `cancelled` when it starts any operation; one that
+///    waits stops waiting and throws. If the operation's own event was faster, the operation is
+///    done and gives its result, so nothing that was received is lost; the next one throws.
+namespace verge::detail {
+
+template <class Op>
+concept operation = requires(Op op, waiter& w, std::uint32_t winner) {
+  { Op::waiting_for } -> std::convertible_to<const char*>;
+  { Op::cancellable } -> std::convertible_to<bool>;
+  { op.start(w) }
+  noexcept->std::same_as<bool>;
+  { op.withdraw() }
+  noexcept;
+  op.finish(winner);
+};
+
+/// One wait for an operation, by whatever kind of waiter.
+template <operation Op, class Waiter>
+class wait_for {
+ public:
+  template <class... Args>
+  wait_for(job* j, Waiter& w, Args&&... args)
+      : op_(std::forward<Args>(args)...), waiter_(w), job_(j) {}
+
+  void throw_if_cancelled() const {
+    if constexpr (Op::cancellable)
+      if (job_ != nullptr && job_->cancellation.fired()) [[unlikely]]
+        throw_cancelled();
+  }
+
+  /// Whether there is something to wait for.
+  bool begin() noexcept {
+    if (!op_.start(waiter_)) return false;
+    waiting_ = true;
+    if (job_ == nullptr) return true;
+    job_->waiting_for.store(Op::waiting_for, std::memory_order_relaxed);
+    if constexpr (Op::cancellable) {
+      // Only now, so that what need not wait does not pay for this. If the task was cancelled since
+      // it looked, it claims its waiter itself; where that fails, an event was faster.
+      if (!job_->cancellation.subscribe(waiter_)) return !waiter_.claim(waiter::by_cancellation);
+    }
+    return true;
+  }
+
+  decltype(auto) end() {
+    if (!waiting_) return op_.finish(waiter::nobody);
+    leave();
+    const std::uint32_t winner = waiter_.winner();
+    if (winner == waiter::by_cancellation) [[unlikely]] {
+      op_.withdraw();
+      throw_cancelled();
+    }
+    return op_.finish(winner);
+  }
+
+  /// For a waiter that is destroyed and not woken.
+  bool is_waiting() const noexcept { return waiting_; }
+  void give_up() noexcept {
+    leave();
+    op_.withdraw();
+  }
+
+ private:
+  void leave() noexcept {
+    waiting_ = false;
+    if (job_ == nullptr) return;
+    job_->waiting_for.store(nullptr, std::memory_order_relaxed);
+    if constexpr (Op::cancellable) job_->cancellation.unsubscribe(waiter_);
+  }
+
+  Op op_;
+  Waiter& waiter_;
+  job* job_;
+  bool waiting_{false};
+};
+
+/// What `co_await operation` runs. Destroying it while its coroutine is suspended ends the wait.
+template <operation Op>
+class operation_awaiter {
+ public:
+  template <class... Args>
+  explicit operation_awaiter(Args&&... args)
+      : operation_awaiter(on_behalf_of{current_job()}, std::forward<Args>(args)...) {}
+  operation_awaiter(const operation_awaiter&) = delete;
+  operation_awaiter& operator=(const operation_awaiter&) = delete;
+  ~operation_awaiter() {
+    if (!wait_.is_waiting()) return;
+    waiter_.retire();
+    wait_.give_up();
+  }
+
+  bool await_ready() const {
+    wait_.throw_if_cancelled();
+    return false;
+  }
+  bool await_suspend(std::coroutine_handle<> h) noexcept {
+    waiter_.suspend(h);
+    return wait_.begin() && waiter_.park();
+  }
+  decltype(auto) await_resume() { return wait_.end(); }
+
+ private:
+  struct on_behalf_of {
+    job* j;
+  };
+  template <class... Args>
+  explicit operation_awaiter(on_behalf_of who, Args&&... args)
+      : waiter_(who.j), wait_(who.j, waiter_, std::forward<Args>(args)...) {}
+
+  coroutine_waiter waiter_;
+  wait_for<Op, coroutine_waiter> wait_;
+};
+
+/// Waits for an operation on the calling thread.
+template <operation Op, class... Args>
+decltype(auto) wait_on_thread(Args&&... args) {
+  thread_waiter waiter;
+  wait_for<Op, thread_waiter> wait(current_job(), waiter, std::forward<Args>(args)...);
+  wait.throw_if_cancelled();
+  if (wait.begin()) waiter.wait(Op::waiting_for);
+  return wait.end();
+}
+
+/// What a user holds of an operation: `co_await` it in a coroutine, or wait() for it on a thread.
+template <class Derived>
+class awaitable {
+ public:
+  /// Blocks the calling thread until the operation is done.
+  decltype(auto) wait() {
+    return wait_on_thread<typename Derived::action>(static_cast<Derived&>(*this));
+  }
+
+  auto operator co_await() {
+    return operation_awaiter<typename Derived::action>(static_cast<Derived&>(*this));
+  }
+
+ protected:
+  awaitable() = default;
+  awaitable(const awaitable&) = default;
+  awaitable(awaitable&&) = default;
+  awaitable& operator=(const awaitable&) = default;
+  awaitable& operator=(awaitable&&) = default;
+  ~awaitable() = default;
+};
+
+}  // namespace verge::detail
+
+#pragma GCC visibility pop

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <verge/detail/spawned.h>
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#pragma GCC visibility push(default)
+
+/// Which record runs what: a task, a callable that makes one, a callable that does not.
+namespace verge::detail {
+
+template <class T>
+struct task_traits {
+  static constexpr bool is_task = false;
+};
+template <class T>
+struct task_traits<task<T>> {
+  static constexpr bool is_task = true;
+  using value_type = T;
+};
+
+/// A call with its arguments, to be made later.
+template <class... Parts>
+class bound_call {
+ public:
+  template <class... Args>
+  explicit bound_call(std::in_place_t, Args&&... args) : parts_(std::forward<Args>(args)...) {}
+
+  decltype(auto) operator()() && {
+    return std::apply(
+        [](auto&&... parts) -> decltype(auto) { return std::invoke(std::move(parts)...); },
+        std::move(parts_));
+  }
+
+ private:
+  std::tuple<Parts...> parts_;
+};
+
+/// "Makes" the task that it was given.
+template <class T>
+class given_task {
+ public:
+  explicit given_task(task<T>&& t) noexcept : task_(std::move(t)) {}
+  task<T> operator()() && noexcept { return std::move(task_); }
+
+ private:
+  task<T> task_;
+};
+
+template <class Record, class Work>
+auto launch(scheduler& s, Work&& work) {
+  auto record = std::make_unique<Record>(s, std::move(work));
+  record->launch();
+  return task_access::handle_of(*record.release());
+}
+
+/// Runs f(args...), or the task f, on s: the inside of verge::go.
+template <class F, class... Args>
+auto spawn(scheduler& s, F&& f, Args&&... args) {
+  using work = std::decay_t<F>;
+  if constexpr (task_traits<work>::is_task) {
+    static_assert(std::is_same_v<F, work>, "a task is run once: write go(std::move(t))");
+    static_assert(sizeof...(Args) == 0, "a task takes no arguments: it has them already");
+    using value = typename task_traits<work>::value_type;
+    if (!f) throw_no_task();
+    return launch<spawned_task<value, given_task<value>>>(s, given_task<value>(std::move(f)));
+  } else {
+    using call = bound_call<work, std::decay_t<Args>...>;
+    using value = std::invoke_result_t<work, std::decay_t<Args>...>;
+    call c(std::in_place, std::forward<F>(f), std::forward<Args>(args)...);
+    if constexpr (task_traits<value>::is_task) {
+      using result = typename task_traits<value>::value_type;
+      return launch<spawned_task<result, call>>(s, std::move(c));
+    } else {
+      return launch<spawned_call<value, call>>(s, std::move(c));
+    }
+  }
+}
+
+}  // namespace verge::detail
+
+#pragma GCC visibility pop

@@ -1,0 +1,205 @@
+#pragma once
+
+#include <verge/detail/operation.h>
+#include <verge/detail/outcome.h>
+#include <verge/detail/promise.h>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#pragma GCC visibility push(default)
+
+/// The record of a spawned task: its job, what it runs, and how it ended. One allocation.
+///
+/// Ground rules
+///  - Two parties hold the record: the task while it runs, and the join_handle. Each sets its bit
+///    in `let_go_` as its last touch; the one who finds the other's bit set deletes the record.
+///  - The result belongs to the task until `ended` fires, then to whoever holds the handle.
+///  - The task's frames and its callable are destroyed before `ended` fires, so whoever has joined
+///    a task knows that nothing of it is left.
+///  - An exception that nobody took when the record goes is the runtime's to handle. If the task is
+///    the last to let go, that is its home's. If the handle is, the task's home may be gone by
+///    now, so it is that of the runtime on which the handle is dropped.
+namespace verge {
+
+template <class T>
+class join_handle;
+
+namespace detail {
+
+class spawned_base : public job, public runnable {
+ public:
+  one_shot ended;
+
+  spawned_base(const spawned_base&) = delete;
+  spawned_base& operator=(const spawned_base&) = delete;
+
+  /// Hands the record to its scheduler. If that throws, the record has not been started.
+  void launch();
+
+  /// For the handle.
+  void drop_handle() noexcept;
+  bool is_joined() const noexcept { return joined_; }
+  void set_joined() noexcept { joined_ = true; }
+
+  /// Ends a job that is not running, without letting it run again.
+  static void abandon_spawned(job& j) noexcept;
+
+ protected:
+  explicit spawned_base(scheduler& s) noexcept : runnable{&run_spawned} {
+    home = &s;
+    abandon = &abandon_spawned;
+  }
+  virtual ~spawned_base() = default;
+
+  /// Runs what the record holds, or begins to; calls finish() when that has ended.
+  virtual void begin() noexcept = 0;
+  /// Destroys what the record holds.
+  virtual void destroy_work() noexcept = 0;
+  virtual void set_error(std::exception_ptr) noexcept = 0;
+  virtual std::exception_ptr take_error() noexcept = 0;
+
+  /// The task has ended; the record may be gone when this returns.
+  void finish() noexcept;
+
+ private:
+  static constexpr std::uint32_t by_task = 1;
+  static constexpr std::uint32_t by_handle = 2;
+
+  static void run_spawned(runnable& r) noexcept;
+  void finish_cancelled() noexcept;
+
+  std::atomic<std::uint32_t> let_go_{0};
+  bool joined_{false};  // the handle's
+};
+
+template <class T>
+class spawned : public spawned_base {
+ public:
+  outcome<T> result;
+
+ protected:
+  using spawned_base::spawned_base;
+  void set_error(std::exception_ptr e) noexcept override { result.set_error(std::move(e)); }
+  std::exception_ptr take_error() noexcept override { return result.take_error(); }
+};
+
+/// What tasks and their handles let nobody else see.
+struct task_access {
+  template <class T>
+  static std::coroutine_handle<promise<T>> coroutine(const task<T>& t) noexcept {
+    return t.coroutine_;
+  }
+  template <class T>
+  static join_handle<T> handle_of(spawned<T>& t) noexcept {
+    return join_handle<T>(&t);
+  }
+  template <class T>
+  static spawned<T>* record_of(const join_handle<T>& h) noexcept {
+    return h.task_;
+  }
+};
+
+/// A callable that runs to its end on one worker.
+template <class T, class Call>
+class spawned_call final : public spawned<T> {
+ public:
+  spawned_call(scheduler& s, Call&& call) : spawned<T>(s), call_(std::move(call)) {}
+
+ private:
+  void begin() noexcept override {
+    this->abandon = nullptr;
+    try {
+      if constexpr (std::is_void_v<T>) {
+        (*std::move(call_))();
+      } else {
+        this->result.set_value((*std::move(call_))());
+      }
+    } catch (...) {
+      this->result.set_error(std::current_exception());
+    }
+    destroy_work();
+    this->finish();
+  }
+  void destroy_work() noexcept override { call_.reset(); }
+
+  std::optional<Call> call_;
+};
+
+/// A coroutine, and the callable that makes it, which may well be the lambda whose captures the
+/// coroutine uses: it is kept until the coroutine is gone.
+template <class T, class Make>
+class spawned_task final : public spawned<T>, private task_owner {
+ public:
+  spawned_task(scheduler& s, Make&& make)
+      : spawned<T>(s), task_owner{&on_task_ended}, make_(std::move(make)) {}
+
+ private:
+  void begin() noexcept override {
+    try {
+      task_ = (*std::move(make_))();
+      if (!task_) throw_no_task();
+    } catch (...) {
+      this->result.set_error(std::current_exception());
+    }
+    if (!task_) return end();
+    auto coroutine = task_access::coroutine(task_);
+    coroutine.promise().owner = this;
+    coroutine.resume();  // the record may be gone when this returns
+  }
+
+  static void on_task_ended(task_owner& owner) noexcept {
+    auto& self = static_cast<spawned_task&>(owner);
+    try {
+      self.result = std::move(task_access::coroutine(self.task_).promise().result);
+    } catch (...) {
+      self.result.set_error(std::current_exception());
+    }
+    self.end();
+  }
+
+  void end() noexcept {
+    destroy_work();
+    this->finish();
+  }
+  void destroy_work() noexcept override {
+    task_ = task<T>();
+    make_.reset();
+  }
+
+  std::optional<Make> make_;
+  task<T> task_;
+};
+
+/// Waiting for a spawned task to end.
+template <class T, bool Cancellable = true>
+class join_action {
+ public:
+  static constexpr const char* waiting_for = "join";
+  static constexpr bool cancellable = Cancellable;
+
+  explicit join_action(const join_handle<T>& h) : record_(task_access::record_of(h)) {
+    if (record_ == nullptr || record_->is_joined()) throw_nothing_to_join();
+  }
+  bool start(waiter& w) noexcept {
+    waiter_ = &w;
+    return record_->ended.subscribe(w);
+  }
+  void withdraw() noexcept { record_->ended.unsubscribe(*waiter_); }
+  T finish(std::uint32_t) {
+    record_->set_joined();
+    return record_->result.take();
+  }
+
+ private:
+  spawned<T>* record_;
+  waiter* waiter_{nullptr};
+};
+
+}  // namespace detail
+}  // namespace verge
+
+#pragma GCC visibility pop

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <verge/detail/lock.h>
+#include <atomic>
+#include <cstdint>
+
+#pragma GCC visibility push(default)
+
+/// The party that waits, and the simplest event it can wait for.
+///
+/// Ground rules
+///  - Of all the events a waiter is registered with, exactly one wins: the one whose claim()
+///    returns true. The winner, and nobody else, then calls wake(), once, as its last touch of
+///    the waiter: the moment wake() is called the waiter may resume on another thread and be gone.
+///  - A waiter may be claimed and woken from the moment it is registered with the first event, also
+///    while its owner is still registering it with others and has yet to suspend or block.
+///    Whatever waits is built to take that.
+///  - Whoever owns the waiter takes it off every event it was registered with (the losers) before
+///    the waiter's memory goes; an event that finds a waiter already claimed skips it.
+namespace verge::detail {
+
+/// A party that waits for one of several events: a suspended coroutine or a blocked thread.
+class waiter {
+ public:
+  using wake_fn = void (*)(waiter&) noexcept;
+  static constexpr std::uint32_t nobody = 0;
+  static constexpr std::uint32_t by_cancellation = UINT32_MAX;
+  static constexpr std::uint32_t by_owner = UINT32_MAX - 1;
+
+  explicit waiter(wake_fn how) noexcept : wake_(how) {}
+  waiter(const waiter&) = delete;
+  waiter& operator=(const waiter&) = delete;
+
+  /// Tries to become the one event that ends the wait. `ticket` says which event this is and must
+  /// not be `nobody`. Acquire and release: the winner sees what the owner wrote before it
+  /// registered, and the owner sees what the winner wrote before it claimed or woke.
+  bool claim(std::uint32_t ticket) noexcept {
+    std::uint32_t expected = nobody;
+    return winner_.compare_exchange_strong(expected, ticket, std::memory_order_acq_rel,
+                                           std::memory_order_acquire);
+  }
+  /// Which event has won, or `nobody`.
+  std::uint32_t winner() const noexcept { return winner_.load(std::memory_order_acquire); }
+
+  /// To be called once, by the winner.
+  void wake() noexcept { wake_(*this); }
+
+ protected:
+  ~waiter() = default;
+
+ private:
+  wake_fn wake_;
+  std::atomic<std::uint32_t> winner_{nobody};
+};
+
+/// An event that happens once, and that at most one waiter at a time waits for: that a task has
+/// ended, that it has been cancelled.
+///
+/// All of it is one word: `pending`, `fired`, a waiter's address, or `firing` for the few
+/// instructions in which fire() looks at a waiter. Ground rules
+///  - fire() touches the waiter only between `firing` and `fired`, and after that only to wake it
+///    if it has won it. So unsubscribe() has to wait out `firing`, and then the waiter's memory is
+///    its owner's alone: if fire() did not win it, it is through with it; if it did, the owner is
+///    here because fire() has woken it, or waits for that before it lets go.
+///  - fire() does not touch the event itself once that is `fired`, so whoever learns that it has
+///    fired may destroy it.
+class one_shot {
+ public:
+  one_shot() = default;
+  one_shot(const one_shot&) = delete;
+  one_shot& operator=(const one_shot&) = delete;
+
+  /// Acquire: whoever sees that it has fired sees what was written before it did.
+  bool fired() const noexcept {
+    const auto word = word_.load(std::memory_order_acquire);
+    return word == is_fired || word == is_firing;
+  }
+
+  /// Registers w, or says false if the event has fired already.
+  bool subscribe(waiter& w) noexcept {
+    auto expected = is_pending;
+    // Release: whoever fires is to see the waiter whole.
+    return word_.compare_exchange_strong(expected, address(w), std::memory_order_release,
+                                         std::memory_order_acquire);
+  }
+
+  /// Takes w off, if it is still on. Once this returns the event does not touch w any more.
+  void unsubscribe(waiter& w) noexcept {
+    auto expected = address(w);
+    if (word_.compare_exchange_strong(expected, is_pending, std::memory_order_relaxed)) return;
+    backoff patience;
+    while (word_.load(std::memory_order_acquire) == is_firing) patience.wait();
+  }
+
+  /// Makes the event happen. The first call does it, and claims and wakes whoever waits. From any
+  /// thread; allocates nothing, blocks for nothing.
+  void fire(std::uint32_t ticket) noexcept {
+    auto seen = is_pending;
+    while (!word_.compare_exchange_weak(seen, seen == is_pending ? is_fired : is_firing,
+                                        std::memory_order_acq_rel, std::memory_order_acquire)) {
+      if (seen == is_fired || seen == is_firing) return;
+    }
+    if (seen == is_pending) return;
+    auto& w = *reinterpret_cast<waiter*>(seen);
+    const bool won = w.claim(ticket);
+    word_.store(is_fired, std::memory_order_release);
+    if (won) w.wake();
+  }
+
+  /// Makes the event have happened for whoever asks from now on, but leaves a waiter asleep.
+  void fire_in_silence() noexcept {
+    auto seen = word_.load(std::memory_order_acquire);
+    while (seen == is_firing || !word_.compare_exchange_weak(seen, is_fired)) {
+      pause();
+      seen = word_.load(std::memory_order_acquire);
+    }
+  }
+
+ private:
+  static constexpr std::uintptr_t is_pending = 0;
+  static constexpr std::uintptr_t is_fired = 1;
+  static constexpr std::uintptr_t is_firing = 2;
+
+  static std::uintptr_t address(waiter& w) noexcept { return reinterpret_cast<std::uintptr_t>(&w); }
+
+  std::atomic<std::uintptr_t> word_{is_pending};
+};
+
+}  // namespace verge::detail
+
+#pragma GCC visibility pop

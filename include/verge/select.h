@@ -1,0 +1,84 @@
+#pragma once
+
+#include <verge/chan.h>
+#include <verge/detail/select_case.h>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#pragma GCC visibility push(default)
+
+/// select: waits for several channels at once and does what the first of them allows.
+///
+///   co_await verge::select(
+///       verge::recv(messages, [&](std::optional<message> m) { ... }),   // empty: closed
+///       verge::send(results, r, [&] { ... }),
+///       verge::recv(verge::after(1s), [&] { ... }),                     // a time-out
+///       verge::otherwise([&] { ... }));                                 // none: do not wait
+///
+/// On a plain thread it is select(...).wait(). Exactly one case takes place. If several can, one of
+/// them is chosen, each with the same chance. Then its handler runs, in the coroutine or thread
+/// that selects, and select gives the index of the case. A handler may be left out, and a receive
+/// may name a std::optional to be filled instead, so that one can go on waiting afterwards:
+///
+///   std::optional<message> m;
+///   switch (co_await verge::select(verge::recv(messages, m), verge::recv(stop))) {
+///     case 0: co_await answer(*m); break;
+///     case 1: co_return;
+///   }
+///
+/// A receive from a closed channel can always take place. A send to one can as well: it throws
+/// chan_closed. The same channel may stand in several cases. A select without any case waits for
+/// ever, until its task is cancelled. Nothing here allocates.
+namespace verge {
+
+/// A case of a select that receives, and tells `handler`: a callable that takes a std::optional<T>,
+/// or nothing.
+template <class T, class F>
+detail::recv_case<T, std::decay_t<F>> recv(const chan<T>& ch, F&& handler) {
+  return {recv(ch), std::forward<F>(handler)};
+}
+template <class T, class F>
+detail::recv_case<T, std::decay_t<F>> recv(const receiver<T>& ch, F&& handler) {
+  return {recv(ch), std::forward<F>(handler)};
+}
+
+/// A case of a select that receives into `to`; `to` is empty afterwards if the channel is closed.
+template <class T>
+detail::recv_case<T, detail::store_handler<T>> recv(const chan<T>& ch, std::optional<T>& to) {
+  return {recv(ch), detail::store_handler<T>{&to}};
+}
+template <class T>
+detail::recv_case<T, detail::store_handler<T>> recv(const receiver<T>& ch, std::optional<T>& to) {
+  return {recv(ch), detail::store_handler<T>{&to}};
+}
+
+/// A case of a select that sends v, and then calls `handler`. If another case is chosen, v is not
+/// sent, and gone.
+template <class T, class F>
+detail::send_case<T, std::decay_t<F>> send(const chan<T>& ch, std::type_identity_t<T> v,
+                                           F&& handler) {
+  return {send(ch, std::move(v)), std::forward<F>(handler)};
+}
+template <class T, class F>
+detail::send_case<T, std::decay_t<F>> send(const sender<T>& ch, std::type_identity_t<T> v,
+                                           F&& handler) {
+  return {send(ch, std::move(v)), std::forward<F>(handler)};
+}
+
+/// The case that is chosen if no other can take place at once: with it, a select never waits.
+template <class F = detail::no_handler>
+detail::otherwise_case<std::decay_t<F>> otherwise(F&& handler = F()) {
+  return detail::otherwise_case<std::decay_t<F>>(std::in_place, std::forward<F>(handler));
+}
+
+/// Waits until one of the cases can take place, and lets it; gives its index.
+template <class... Cases>
+auto select(Cases&&... cases) {
+  return detail::select_operation<decltype(detail::as_case(std::forward<Cases>(cases)))...>(
+      std::in_place, detail::as_case(std::forward<Cases>(cases))...);
+}
+
+}  // namespace verge
+
+#pragma GCC visibility pop

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <verge/detail/errors.h>
+#include <verge/detail/operation.h>
+#include <verge/detail/promise.h>
+#include <verge/detail/spawn.h>
+#include <verge/detail/spawned.h>
+#include <verge/detail/yield.h>
+#include <verge/errors.h>
+#include <coroutine>
+#include <utility>
+
+#pragma GCC visibility push(default)
+
+/// Tasks: coroutines that return something, and ways to run them beside one another.
+///
+///   verge::task<int> answer() { co_return 42; }
+///
+///   verge::task<void> ask() {
+///     int a = co_await answer();                     // runs it here and now
+///     verge::join_handle h = verge::go(answer());    // runs it beside us, perhaps on another core
+///     int b = co_await h;                            // waits; or h.join() on a plain thread
+///   }
+///
+/// A task does nothing until it is awaited or spawned. Awaiting one is a jump, not a trip through
+/// the scheduler. An exception that leaves a task arrives at whoever awaits or joins it.
+namespace verge {
+
+/// A coroutine that has yet to be run. Whoever holds it owns the coroutine.
+template <class T = void>
+class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
+ public:
+  using promise_type = detail::promise<T>;
+  using value_type = T;
+
+  task() noexcept = default;
+  task(task && other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
+  task& operator=(task&& other) noexcept {
+    task(std::move(other)).swap(*this);
+    return *this;
+  }
+  /// Destroys the coroutine, and with it all that it awaits: whatever that waits for, it no longer
+  /// does.
+  ~task() {
+    if (coroutine_) coroutine_.destroy();
+  }
+
+  void swap(task & other) noexcept { std::swap(coroutine_, other.coroutine_); }
+
+  /// Whether there is a coroutine.
+  explicit operator bool() const noexcept { return static_cast<bool>(coroutine_); }
+
+  /// Runs the task and gives its result. A task can be awaited once: write co_await std::move(t).
+  auto operator co_await()&& {
+    if (!coroutine_) detail::throw_no_task();
+    return detail::task_awaiter<T>{coroutine_};
+  }
+
+ private:
+  friend detail::promise<T>;
+  friend struct detail::task_access;
+  explicit task(std::coroutine_handle<promise_type> h) noexcept : coroutine_(h) {}
+
+  std::coroutine_handle<promise_type> coroutine_;
+};
+
+/// A task that runs beside the others, for whoever wants to know how it ends.
+///
+/// Dropping the handle lets the task run on its own. The handle is for one thread at a time, save
+/// for cancel() and done(): any thread may call these for as long as the handle is there.
+template <class T = void>
+class join_handle : public detail::awaitable<join_handle<T>> {
+ public:
+  join_handle() noexcept = default;
+  join_handle(join_handle&& other) noexcept : task_(std::exchange(other.task_, nullptr)) {}
+  join_handle& operator=(join_handle&& other) noexcept {
+    join_handle(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~join_handle() {
+    if (task_ != nullptr) task_->drop_handle();
+  }
+
+  void swap(join_handle& other) noexcept { std::swap(task_, other.task_); }
+
+  /// Waits until the task has ended, on a plain thread. Gives its result or throws its exception,
+  /// once. In a coroutine, `co_await handle` does the same.
+  T join() { return this->wait(); }
+
+  /// Lets the task run on its own. An exception that leaves it then goes to the runtime's handler.
+  void detach() noexcept { join_handle().swap(*this); }
+
+  /// Asks the task to end: the operation in which it waits throws `cancelled` inside it, and so
+  /// does every one that it begins from now on - once cancelled, it stays cancelled. A task that
+  /// has yet to begin does not. What a task does with its own time is its own business: one that
+  /// computes may look at verge::is_cancelled(). Returns at once, from any thread, allocates
+  /// nothing.
+  void cancel() noexcept {
+    if (task_ != nullptr) task_->cancellation.fire(detail::waiter::by_cancellation);
+  }
+
+  /// Whether the task has ended, so that joining it does not wait.
+  bool done() const noexcept { return task_ != nullptr && task_->ended.fired(); }
+
+  /// Whether there is a task that can be joined, as it has not been so far.
+  explicit operator bool() const noexcept { return task_ != nullptr && !task_->is_joined(); }
+
+  /// What a wait for it does (detail/operation.h).
+  using action = detail::join_action<T>;
+
+ private:
+  friend struct detail::task_access;
+  explicit join_handle(detail::spawned<T>* t) noexcept : task_(t) {}
+
+  detail::spawned<T>* task_{nullptr};
+};
+
+/// Runs a task, or whatever f(args...) does, beside the caller: on the runtime that the caller runs
+/// on, or on the default one.
+///
+/// f may be a coroutine function, and a lambda with captures at that: the lambda and the arguments
+/// are kept until the coroutine has ended. f may also be a plain function; then it runs on a worker
+/// and may use .wait(), .join() and the like.
+template <class F, class... Args>
+auto go(F&& f, Args&&... args) {
+  return detail::spawn(detail::scheduler_or_default(), std::forward<F>(f),
+                       std::forward<Args>(args)...);
+}
+
+/// Lets everything else that is ready run first: `co_await verge::yield()`.
+inline detail::yield_operation yield() noexcept { return {}; }
+
+/// Whether the calling task has been cancelled: for those that compute for long without waiting.
+inline bool is_cancelled() noexcept {
+  const detail::job* j = detail::current_job();
+  return j != nullptr && j->cancellation.fired();
+}
+
+}  // namespace verge
+
+#pragma GCC visibility pop

@@ -1,0 +1,46 @@
+// What channels of every type have in common and need not inline.
+
+#include <verge/detail/chan_state.h>
+
+namespace verge::detail {
+
+namespace {
+
+// Claims all who wait in q; they come linked by `next`, in the order they came.
+wait_node* claim_all(wait_queue& q) noexcept {
+  wait_node* first = nullptr;
+  wait_node** end = &first;
+  while (wait_node* n = q.claim_first()) {
+    n->closed = true;
+    n->next = nullptr;
+    *end = n;
+    end = &n->next;
+  }
+  return first;
+}
+
+void wake_all(wait_node* n) noexcept {
+  while (n != nullptr) {
+    wait_node* next = n->next;  // the node is gone once its owner is awake
+    n->party->wake();
+    n = next;
+  }
+}
+
+}  // namespace
+
+void chan_base::close() {
+  lock();
+  if (closed_) {
+    unlock();
+    throw_closed_twice();
+  }
+  closed_ = true;
+  wait_node* const waiting_receivers = claim_all(receivers);
+  wait_node* const waiting_senders = claim_all(senders);
+  unlock();
+  wake_all(waiting_receivers);
+  wake_all(waiting_senders);
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,25 @@
+// Where random numbers come from on a thread that no scheduler owns.
+
+#include <verge/detail/random.h>
+#include <verge/detail/scheduling.h>
+#include <atomic>
+
+namespace verge::detail {
+
+namespace {
+
+// Different for each thread, and the same from run to run.
+std::uint64_t seed_of_thread() noexcept {
+  static std::atomic<std::uint64_t> threads{0};
+  return random_sequence(threads.fetch_add(1, std::memory_order_relaxed)).next();
+}
+
+}  // namespace
+
+std::uint64_t random_bits() noexcept {
+  if (scheduler* s = current_scheduler()) return s->random();
+  thread_local random_sequence own(seed_of_thread());
+  return own.next();
+}
+
+}  // namespace verge::detail

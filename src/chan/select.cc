@@ -1,0 +1,72 @@
+// How a select looks at its channels, and how it waits.
+
+#include <verge/detail/random.h>
+#include <verge/detail/select_state.h>
+#include <algorithm>
+#include <atomic>
+#include <functional>
+
+namespace verge::detail {
+
+select_state::select_state(std::span<select_arm*> arms, chan_base** locks,
+                           std::uint32_t* order) noexcept
+    : arms_(arms), order_(order, arms.size()) {
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    locks[i] = &arms[i]->chan_;
+    order[i] = static_cast<std::uint32_t>(i);
+  }
+  std::sort(locks, locks + arms.size(), std::less<>());
+  chan_base** const end = std::unique(locks, locks + arms.size());
+  locks_ = {locks, end};
+}
+
+bool select_state::start(waiter& w, bool may_wait) noexcept {
+  shuffle();
+  lock_all();
+  const chan_step step = try_in_random_order();
+  const bool waits = step.what == chan_step::would_block && may_wait;
+  if (waits) {
+    std::uint32_t ticket = 0;
+    for (select_arm* arm : arms_) arm->queue_.push(arm->node_, w, ++ticket, arm->value_);
+  }
+  unlock_all();
+  if (step.to_wake != nullptr) step.to_wake->wake();
+  return waits;
+}
+
+chan_step select_state::try_in_random_order() noexcept {
+  for (const std::uint32_t i : order_) {
+    const chan_step step = arms_[i]->try_locked();
+    if (step.what == chan_step::would_block) continue;
+    if (step.what == chan_step::closed) arms_[i]->node_.closed = true;
+    chosen_ = i;
+    return step;
+  }
+  return {chan_step::would_block};
+}
+
+void select_state::withdraw() noexcept {
+  for (select_arm* arm : arms_) {
+    arm->chan_.lock();
+    arm->queue_.remove(arm->node_);
+    arm->chan_.unlock();
+  }
+}
+
+// Every order has the same chance.
+void select_state::shuffle() noexcept {
+  if (order_.size() < 2) return;
+  random_sequence random(random_bits());
+  for (std::size_t n = order_.size(); n > 1; --n)
+    std::swap(order_[n - 1], order_[random.below(static_cast<std::uint32_t>(n))]);
+}
+
+void select_state::lock_all() noexcept {
+  for (chan_base* c : locks_) c->lock();
+}
+
+void select_state::unlock_all() noexcept {
+  for (chan_base* c : locks_) c->unlock();
+}
+
+}  // namespace verge::detail

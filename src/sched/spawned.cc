@@ -1,0 +1,80 @@
+// The part of a spawned task's record that is the same for every task.
+
+#include <verge/detail/spawned.h>
+#include <verge/errors.h>
+
+namespace verge::detail {
+
+namespace {
+
+bool is_cancellation(const std::exception_ptr& e) noexcept {
+  try {
+    std::rethrow_exception(e);
+  } catch (const cancelled&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Gives an exception, if there is one, to the handler of a runtime. That a task was cancelled is
+// what somebody wanted, and nothing to handle.
+void hand_over(std::exception_ptr e, scheduler& s) noexcept {
+  if (e && !is_cancellation(e)) s.unhandled(std::move(e));
+}
+
+}  // namespace
+
+void spawned_base::launch() {
+  home->job_started(*this);
+  home->ready(*this);
+}
+
+void spawned_base::run_spawned(runnable& r) noexcept {
+  auto& self = static_cast<spawned_base&>(r);
+  set_current_job(&self);
+  if (self.cancellation.fired()) {
+    self.finish_cancelled();
+  } else {
+    self.begin();
+  }
+  set_current_job(nullptr);
+}
+
+void spawned_base::abandon_spawned(job& j) noexcept {
+  auto& self = static_cast<spawned_base&>(j);
+  job* const before = current_job();
+  set_current_job(&j);
+  // A destructor that would wait for something finds that it must not; and the wait that is being
+  // given up is not to be woken.
+  j.cancellation.fire_in_silence();
+  self.finish_cancelled();
+  set_current_job(before);
+}
+
+void spawned_base::finish_cancelled() noexcept {
+  destroy_work();
+  set_error(std::make_exception_ptr(cancelled()));
+  finish();
+}
+
+void spawned_base::finish() noexcept {
+  // The bits only ever come, so if the handle has let go then nobody else will take the exception,
+  // and the runtime hears of it before it hears that the job has ended.
+  scheduler& s = *home;
+  if ((let_go_.load(std::memory_order_acquire) & by_handle) != 0) hand_over(take_error(), s);
+  s.job_ended(*this);
+  ended.fire(1);
+  // Acquire and release: whoever deletes sees all that the other one did.
+  if ((let_go_.fetch_or(by_task, std::memory_order_acq_rel) & by_handle) == 0) return;
+  hand_over(take_error(), s);
+  delete this;
+}
+
+void spawned_base::drop_handle() noexcept {
+  if ((let_go_.fetch_or(by_handle, std::memory_order_acq_rel) & by_task) == 0) return;
+  if (auto e = take_error()) hand_over(std::move(e), scheduler_or_default());
+  delete this;
+}
+
+}  // namespace verge::detail
