@@ -82,13 +82,13 @@ struct heap_memory {
     // Where it stands, if the addresses behind it are free; always so when it shrinks.
     if (::mremap(block, from, to, 0) != MAP_FAILED) return block;
     // The kernel would choose a place that is aligned to small pages and break up the huge ones. So
-    // the place is chosen here, and aligned pages move by their page table entries.
+    // the place is chosen here, and whole huge pages move by their page table entries.
     void* place = map_aligned(to, PROT_NONE);
     void* moved = ::mremap(block, from, to, MREMAP_MAYMOVE | MREMAP_FIXED, place);
-    if (moved == MAP_FAILED) {
-      ::munmap(place, to);
-      throw std::bad_alloc();
-    }
+    // If that fails, the kernel has mostly unmapped `place` already, and another thread may have
+    // got those addresses since. To unmap them again could take its memory away; at worst a range
+    // of addresses without memory is lost.
+    if (moved == MAP_FAILED) throw std::bad_alloc();
     return moved;
   }
 };
