@@ -39,7 +39,7 @@ struct heap_memory {
     if (is_mapped(bytes)) {
       ::munmap(block, bytes);
     } else {
-      ::operator delete (block, bytes, std::align_val_t{line});
+      ::operator delete (block, std::align_val_t{line});
     }
   }
 

@@ -1,33 +1,39 @@
 // quad_heap: a 4-ary min-heap of timers by time, made for few cache misses.
 //
 //   quad_heap<timer_node> heap;
-//   heap.push(when, &node);                      // O(log4 n), O(1) for a random time
-//   while (!heap.empty() && heap.front().when <= now) { fire(heap.front().node); heap.pop(); }
+//   heap.push(when, &node);                  // O(log n); O(1) on average for random times
+//   while (!heap.empty() && heap.front().when <= now) {
+//     timer_node* due = heap.front().node;
+//     heap.pop();                            // O(log n)
+//     fire(due);
+//   }
 //
-// Why it is built so. A large heap waits for memory, not for comparisons, so everything here is
-// about the lines that an operation touches:
+// Why it is built so. A large heap waits for memory and not for comparisons, so everything here is
+// about the cache lines that an operation touches, and when it asks for them:
 //  - An entry holds the key beside the pointer. Finding a timer's place looks at no timer.
 //  - A node has four children, and they share one 64-byte line: the array starts on a line boundary
-//  and the root stands
-//    in its fourth slot, so that the children of i, 4i+1 to 4i+4, begin a line. One level costs one
-//    line, and there are half as many levels as in a binary heap.
-//  - On the way down, the lines of all the grandchildren are fetched while the children are
-//  compared: the next level
-//    is on its way before it is known which of them it will be.
-//  - The least of four is chosen without branches; which child it is cannot be predicted.
+//    and the root stands in its fourth slot, so that the children of i, 4i+1 to 4i+4, begin a line.
+//    A level costs one line, and there are half as many levels as in a binary heap.
+//  - On the way down the lines of all grandchildren are asked for before the children are compared:
+//    the next level is coming while it is still open which part of it will be needed.
+//  - The least of four is found without a branch. Which child it is cannot be predicted, and a
+//    processor that has guessed wrong drops what it had begun of the next operation.
+//  - A timer that has come to within one step of the root will soon fire, and pop() asks for its
+//    line, so that whoever fires it does not wait. No timer is read: a stale pointer does no harm.
 //  - A large array is on huge pages and grows without copying (heap_memory.h).
+// docs/quad-heap.md has the figures for each.
 //
 // It knows no thread and no clock: the owner locks, and a key is a number. Equal keys come out in
 // any order.
 //
-// Exact removal needs to know where an entry is. An Index policy, `Index::set(T&, std::size_t)`, is
-// told each time an entry takes a place; the default tells nobody and costs nothing. If it also has
-// `Index::get(const T&)`, verify() checks that every node knows its place. A node that has left the
-// heap is not told: whoever removes it knows.
+// Exact removal must know where an entry is. An Index policy, Index::set(T&, std::size_t), is told
+// each time an entry takes a place; the default tells nobody and costs nothing. If the policy also
+// has Index::get(const T&), verify() checks that every node knows its place. A node that has left
+// the heap is not told: whoever removes it knows.
 //
-// Promises: only reserve() and push() allocate, and if they throw std::bad_alloc the heap is as it
-// was. push() does not allocate while size() < capacity(). Memory goes back when shrink() is
-// called, and not behind the owner's back.
+// Promises: only reserve() and push() may fail; if they throw std::bad_alloc the heap is as it was.
+// push() does not allocate while size() < capacity(). Memory goes back when shrink() is called, and
+// not behind the owner's back.
 #pragma once
 
 #include <algorithm>
@@ -111,7 +117,15 @@ class quad_heap {
   void pop() noexcept {
     assert(size_ != 0);
     const entry last = root_[--size_];
-    if (size_ != 0) sift_down(0, last);
+    if (size_ < 5) {
+      if (size_ != 0) sift_down(0, last);
+      return;
+    }
+    const std::size_t next = least_of_four(1);
+    if (last.when <= root_[next].when) return put(0, last);
+    put(0, root_[next]);
+    sift_down(next, last);
+    __builtin_prefetch(root_[next].node);  // one step from the root now: due soon
   }
 
   /// Removes entry i and returns the smallest index at which another entry stands now; size() if i
@@ -286,15 +300,16 @@ class quad_heap {
   }
 
   void sift_down(std::size_t i, entry e) noexcept {
-    // Below `full` all four children exist.
-    const std::size_t full = (size_ - 1) / 4;
-    while (i < full) {
+    const std::size_t with_four_children = (size_ - 1) / 4;
+    const std::size_t with_all_grandchildren = size_ < 5 ? 0 : (size_ - 5) / 16;
+    while (i < with_four_children) {
+      if (i < with_all_grandchildren) fetch_grandchildren(i);
       const std::size_t least = least_of_four(first_child(i));
       if (e.when <= root_[least].when) return put(i, e);
       put(i, root_[least]);
       i = least;
     }
-    // One parent at most has fewer than four, and its children have none.
+    // One parent at most has one to three children, and they have none.
     const std::size_t first = first_child(i);
     if (first < size_) {
       std::size_t least = first;
@@ -309,11 +324,30 @@ class quad_heap {
     put(i, e);
   }
 
+  /// Inlined by force: g++ takes a function that only prefetches for one without effect, and where
+  /// it has not inlined it, as at -O2, it removes the call.
+  [[gnu::always_inline]] void fetch_grandchildren(std::size_t i) const noexcept {
+    const entry* const group = root_ + first_child(first_child(i));
+    __builtin_prefetch(group);
+    __builtin_prefetch(group + 4);
+    __builtin_prefetch(group + 8);
+    __builtin_prefetch(group + 12);
+  }
+
+  /// Keys are compared as values and positions put together from the outcomes. Written any other
+  /// way that was tried, with std::min as well, g++ 12 makes branches of it.
   [[nodiscard]] std::size_t least_of_four(std::size_t first) const noexcept {
     const entry* const group = root_ + first;
-    const std::size_t left = group[1].when < group[0].when;
-    const std::size_t right = std::size_t{2} + (group[3].when < group[2].when);
-    return first + (group[right].when < group[left].when ? right : left);
+    const std::int64_t k0 = group[0].when;
+    const std::int64_t k1 = group[1].when;
+    const std::int64_t k2 = group[2].when;
+    const std::int64_t k3 = group[3].when;
+    const std::size_t left = k1 < k0;
+    const std::size_t right = std::size_t{2} + (k3 < k2);
+    const std::int64_t left_key = k1 < k0 ? k1 : k0;
+    const std::int64_t right_key = k3 < k2 ? k3 : k2;
+    const std::size_t all_ones_if_right = -std::size_t{right_key < left_key};
+    return first + (left ^ ((left ^ right) & all_ones_if_right));
   }
 
   entry* root_ = nullptr;
