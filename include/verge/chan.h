@@ -47,6 +47,7 @@ class receiver : public detail::chan_handle<T>, public detail::receiving_end<rec
  private:
   template <class>
   friend class chan;
+  friend struct detail::chan_access;
   explicit receiver(const detail::chan_handle<T>& c) noexcept : detail::chan_handle<T>(c) {}
 };
 

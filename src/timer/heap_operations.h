@@ -153,6 +153,7 @@ template <class Policy>
 void run_one_timer(basic_timers<Policy>& ts, basic_timer<Policy>& t, std::int64_t now) {
   const auto f = t.f;
   const std::uint64_t seq = t.seq;
+  if constexpr (requires { Policy::fired(ts, t.when, now); }) Policy::fired(ts, t.when, now);
   // The call has a reference: the heap's, which t leaves, or one of its own.
   if (t.period > 0) {
     Policy::acquire(t);

@@ -94,6 +94,8 @@
 //                                  Called with no lock and no timer held; must not throw
 //   static void acquire(basic_timer&), release(basic_timer&)
 //   [[noreturn]] static void bad_timer(const char* operation, const basic_timer&, timer_state)
+//   static void fired(basic_timers&, std::int64_t when, std::int64_t now)
+//                                  optional: a timer fires; with the lock held
 //   memory, mutation               optional: timers.h, mutation.h
 #pragma once
 

@@ -54,6 +54,8 @@ class chan_handle {
  protected:
   chan_handle() noexcept = default;
   explicit chan_handle(std::size_t capacity) : state_(chan_state<T>::make(capacity)) {}
+  /// Takes over a reference.
+  explicit chan_handle(chan_state<T>* s) noexcept : state_(s) {}
 
  private:
   friend struct chan_access;
@@ -72,6 +74,11 @@ struct chan_access {
   template <class T>
   static chan_state<T>& state(const chan_handle<T>& h) {
     return h.state();
+  }
+  /// A handle that takes over a reference to the channel.
+  template <class Handle, class T>
+  static Handle handle(chan_state<T>* s) noexcept {
+    return Handle(chan_handle<T>(s));
   }
 };
 

@@ -92,6 +92,17 @@ struct chan_step {
   waiter* to_wake{nullptr};
 };
 
+class chan_base;
+
+/// What a timer wants to know of the channel that it sends to.
+struct chan_hooks {
+  /// A value has left the ring. With the lock held. May be null.
+  void (*taken)(void* context) noexcept;
+  /// All handles but the timer's own reference are about to be gone. With no lock held; may be
+  /// called more than once. May be null.
+  void (*unused)(chan_base& c) noexcept;
+};
+
 /// All that does not depend on the type of the values.
 class chan_base {
  public:
@@ -121,7 +132,13 @@ class chan_base {
   /// Closes the channel and wakes all who wait. Throws if it is closed already.
   void close();
 
+  /// Set before the channel is shared, and constant from then on. The context is guarded by the lock.
+  const chan_hooks* hooks{nullptr};
+  void* hooks_context{nullptr};
+
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+  /// Whether there is one reference beside the caller's.
+  bool is_last_but_one() const noexcept { return references_.load(std::memory_order_relaxed) == 2; }
   /// Whether that was the last one. Acquire and release: the one who destroys the channel sees all
   /// that the others did to it.
   [[nodiscard]] bool drop_reference() noexcept {
@@ -158,6 +175,9 @@ class alignas(T) chan_state : public chan_base {
   }
 
   static void drop(chan_state* c) noexcept {
+    if (c->hooks != nullptr && c->is_last_but_one() && c->hooks->unused != nullptr) {
+      c->hooks->unused(*c);
+    }
     if (!c->drop_reference()) return;
     c->~chan_state();
     ::operator delete(static_cast<void*>(c), alignment);
@@ -179,6 +199,10 @@ class alignas(T) chan_state : public chan_base {
   chan_step try_recv_locked(std::optional<T>& to) noexcept {
     if (count_ != 0) {
       pop_into(to);
+      if (hooks != nullptr && hooks_context != nullptr && hooks->taken != nullptr) {
+        hooks->taken(hooks_context);
+        return {chan_step::done};
+      }
       // There is room now for whoever has waited longest to send.
       wait_node* sender = senders.claim_first();
       if (sender == nullptr) return {chan_step::done};

@@ -23,6 +23,7 @@
 ///  - The rules for waiters stand in waiter.h.
 namespace verge::detail {
 
+class clockwork;
 class scheduler;
 class thread_waiter;
 
@@ -49,7 +50,8 @@ struct job {
   /// runs.
   void (*abandon)(job&) noexcept {nullptr};
 
-  /// The scheduler's list of live jobs.
+  /// The scheduler's list of live jobs, and which of them this was to begin.
+  std::uint64_t number{0};
   job* prev_live{nullptr};
   job* next_live{nullptr};
 
@@ -90,6 +92,13 @@ class scheduler {
   virtual void block(thread_waiter& w, const char* waiting_for) noexcept = 0;
   /// Ends a block() of w, also one that has yet to begin. From any thread.
   virtual void unblock(thread_waiter& w) noexcept = 0;
+
+  /// Around a call that is known to block: a worker gives its processor away for that time.
+  virtual void enter_blocking() noexcept = 0;
+  virtual void leave_blocking() noexcept = 0;
+
+  /// The timers that go by this scheduler's clock.
+  virtual clockwork& timers() noexcept = 0;
 
   /// Every job says when it begins and when it has ended.
   virtual void job_started(job&) = 0;

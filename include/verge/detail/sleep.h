@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include <verge/detail/operation.h>
+#include <verge/detail/timer_node.h>
+
+#pragma GCC visibility push(default)
+
+namespace verge::detail {
+
+/// One wait for a time: a timer whose firing is the event.
+class sleep_action {
+ public:
+  static constexpr const char* waiting_for = "sleep";
+  static constexpr bool cancellable = true;
+
+  /// `when` is a time, or if `relative` a delay.
+  explicit sleep_action(const class sleep_operation& op);
+  sleep_action(const sleep_action&) = delete;
+  sleep_action& operator=(const sleep_action&) = delete;
+  ~sleep_action();
+
+  bool start(waiter& w) noexcept { return start(w, by_time); }
+  /// `ticket` is what the waiter knows this event by, if it waits for others as well.
+  bool start(waiter& w, std::uint32_t ticket) noexcept;
+  void withdraw() noexcept;
+  void finish(std::uint32_t winner);
+
+ private:
+  static constexpr std::uint32_t by_time = 1;
+
+  timer_node* node_{nullptr};
+  waiter* waiter_{nullptr};
+  std::int64_t when_{0};
+  bool out_of_memory_{false};
+};
+
+class sleep_operation : public awaitable<sleep_operation> {
+ public:
+  using action = sleep_action;
+
+  static sleep_operation for_delay(std::int64_t ns) noexcept { return {ns, true}; }
+  static sleep_operation until(std::int64_t when) noexcept { return {when, false}; }
+
+ private:
+  friend sleep_action;
+  sleep_operation(std::int64_t time, bool relative) noexcept : time_(time), relative_(relative) {}
+
+  std::int64_t time_;
+  bool relative_;
+};
+
+}  // namespace verge::detail
+
+#pragma GCC visibility pop

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <new>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include <verge/chan.h>
+#include <verge/clock.h>
+#include <verge/detail/spawn.h>
+#include <verge/detail/timer_node.h>
+#include <verge/duration.h>
+
+#pragma GCC visibility push(default)
+
+/// What the handles in time.h are written with. A nullptr for a node is a handle without a timer.
+namespace verge::detail {
+
+/// The timers of the runtime or simulation that the calling thread belongs to, or of the default
+/// runtime.
+clockwork& timers_here();
+
+timer_node* start_channel_timer(clockwork& of, std::int64_t delay);
+timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy);
+receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay);
+receiver<clock::time_point> tick_channel(clockwork& of, std::int64_t period);
+receiver<clock::time_point> channel_of(const timer_node* t);
+
+bool stop_timer(timer_node* t);
+bool reset_timer_after(timer_node* t, std::int64_t delay);
+bool reset_timer_at(timer_node* t, std::int64_t when);
+bool reset_ticker(timer_node* t, std::int64_t period);
+void destroy_timer(timer_node& t) noexcept;
+void detach_timer(timer_node& t) noexcept;
+void check_period(std::int64_t period);
+
+template <class Clock, class Duration>
+std::int64_t count_of(std::chrono::time_point<Clock, Duration> t) noexcept {
+  static_assert(std::is_same_v<Clock, clock> || std::is_same_v<Clock, std::chrono::steady_clock>,
+                "a timer goes by verge::clock or std::chrono::steady_clock, which count alike");
+  return saturate(t.time_since_epoch()).count();
+}
+
+// Timers with a function.
+
+timer_node& make_timer(clockwork& of);
+/// Gives back a node that was never started.
+void unmake_timer(timer_node& t) noexcept;
+void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t period);
+void fire_callback(timer_node& t, std::int64_t now) noexcept;
+void run_callback(runnable& r) noexcept;
+scheduler& scheduler_of(const timer_node& t) noexcept;
+
+template <class F>
+void invoke_callback(timer_node& t) {
+  F& f = node_callable<F>::get(t);
+  if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
+    f();
+  } else {
+    // A coroutine: the function is copied, for the timer may be gone before the coroutine ends.
+    static_assert(std::is_copy_constructible_v<F>,
+                  "a timer's coroutine function must be copyable, for it may be called again; keep "
+                  "what cannot be copied in a std::shared_ptr");
+    spawn(scheduler_of(t), F(f)).detach();
+  }
+}
+
+template <class F>
+inline constexpr timer_behaviour callback_behaviour{
+    .fire = &fire_callback,
+    .invoke = &invoke_callback<F>,
+    .destroy = fits_in_node<F>&& std::is_trivially_destructible_v<F> ? nullptr
+                                                                     : &node_callable<F>::destroy};
+
+template <class F>
+timer_node* start_func_timer(clockwork& of, std::int64_t delay, std::int64_t period, F&& f) {
+  using callable = std::decay_t<F>;
+  static_assert(std::is_invocable_v<callable&>, "a timer's function takes no arguments");
+  if constexpr (requires { static_cast<bool>(f == nullptr); }) {
+    if (f == nullptr) throw std::invalid_argument("verge: a timer needs a function to call");
+  }
+  timer_node& t = make_timer(of);
+  try {
+    node_callable<callable>::make(t, std::forward<F>(f));
+  } catch (...) {
+    unmake_timer(t);
+    throw;
+  }
+  t.run = &run_callback;
+  t.does.store(&callback_behaviour<callable>, std::memory_order_relaxed);
+  try {
+    start_timer_after(t, delay, period);
+  } catch (...) {
+    node_callable<callable>::destroy(t);
+    unmake_timer(t);
+    throw;
+  }
+  return &t;
+}
+
+}  // namespace verge::detail
+
+#pragma GCC visibility pop

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include <verge/detail/scheduling.h>
+
+/// A timer as every engine and every handle shares it: what to do when its time has come, and who
+/// still needs it. Where it waits until then is the engine's own affair, in the engine's own part
+/// of the node.
+///
+/// Ground rules
+///  - `refs` counts those who may still touch the node: its handle, the queue it is on, every
+///    firing that has begun. Who takes it to zero ends the payload and frees the node.
+///  - `does` and the payload are written before the timer is first started. The handle that goes
+///    writes them once more, when no callback runs and none can begin; a firing that is under way
+///    may still read `does`, and does nothing either way. Hence it is atomic.
+///  - `runs` belongs to timers with a callback, see src/timer/callback.cc.
+///  - The runnable is the callback's turn on a run queue. A timer that fires again while that is
+///    still in use is given one of its own for the occasion.
+namespace verge::detail {
+
+class clockwork;
+struct timer_node;
+
+/// What a timer does. One constant per kind of timer and type of callable.
+struct timer_behaviour {
+  /// Its time has come. Called by the engine, with no lock held, on the thread that found it due.
+  void (*fire)(timer_node&, std::int64_t now) noexcept;
+  /// Calls the callable. Null for timers that have none.
+  void (*invoke)(timer_node&);
+  /// Ends the payload. Null if there is nothing to be done.
+  void (*destroy)(timer_node&) noexcept;
+};
+
+struct timer_node : runnable {
+  std::atomic<std::uint32_t> refs{1};
+  std::atomic<std::uint32_t> runs{0};
+  std::atomic<const timer_behaviour*> does{nullptr};
+  alignas(void*) std::byte payload[24];
+};
+static_assert(sizeof(timer_node) == 56);
+
+/// Whether a callable lives in the node; a larger one is allocated when the timer is made.
+template <class F>
+inline constexpr bool fits_in_node = sizeof(F) <= sizeof(timer_node::payload) &&
+                                     alignof(F) <= alignof(void*);
+
+/// A callable in the node, or a pointer to it there.
+template <class F>
+struct node_callable {
+  static F& get(timer_node& t) noexcept {
+    if constexpr (fits_in_node<F>) {
+      return *std::launder(reinterpret_cast<F*>(t.payload));
+    } else {
+      return **std::launder(reinterpret_cast<F**>(t.payload));
+    }
+  }
+  template <class G>
+  static void make(timer_node& t, G&& f) {
+    if constexpr (fits_in_node<F>) {
+      ::new (static_cast<void*>(t.payload)) F(std::forward<G>(f));
+    } else {
+      ::new (static_cast<void*>(t.payload)) F*(new F(std::forward<G>(f)));
+    }
+  }
+  static void destroy(timer_node& t) noexcept {
+    if constexpr (fits_in_node<F>) {
+      get(t).~F();
+    } else {
+      delete &get(t);
+    }
+  }
+};
+
+}  // namespace verge::detail

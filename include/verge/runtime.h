@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <verge/detail/lateness.h>
+#include <verge/detail/scheduling.h>
+#include <verge/task.h>
+
+#pragma GCC visibility push(default)
+
+/// The runtime: processors that run tasks and timers.
+///
+/// Most programs need none of this. The first timer, the first `go`, starts a default runtime with
+/// a processor per core; it ends by itself when the program does. A runtime of one's own is for
+/// another number of processors, another engine, a handler for exceptions, or an end that comes
+/// before the program's:
+///
+///   verge::runtime rt{{.processors = 4}};
+///   rt.run(serve());                     // runs a task and waits for its result
+///
+/// Inside a task or a callback of a runtime, everything - timers, `go`, sleep - is that runtime's.
+namespace verge::detail {
+struct runtime_core;
+}
+
+namespace verge {
+
+/// How timers are kept, see docs/engines.md.
+enum class engine : std::uint8_t {
+  processor_heap,  ///< a heap per processor, the ten-state machine: Go 1.14 to 1.22
+};
+
+struct runtime_options {
+  /// How many tasks run at the same time, 1 to 256; 0 is one per core.
+  unsigned processors{0};
+  verge::engine engine{verge::engine::processor_heap};
+  /// Takes exceptions out of callbacks and detached tasks, on the thread where they come up. The
+  /// default prints what it can about it and terminates the program.
+  std::function<void(std::exception_ptr)> on_exception{};
+};
+
+/// The figures of one processor since the runtime began.
+struct processor_stats {
+  std::uint64_t timers_live{0};     ///< waiting to fire
+  std::uint64_t timers_deleted{0};  ///< stopped, and still in the queue
+  std::uint64_t timers_fired{0};    ///< run by this processor, also on behalf of others
+  std::uint64_t timers_stolen{0};   ///< those of them that were another processor's
+  std::uint64_t tasks_run{0};       ///< how often a task or callback was taken up
+  std::uint64_t tasks_queued{0};    ///< waiting to run
+  std::uint64_t wakeups{0};         ///< how often a thread was woken for it
+  lateness_histogram lateness;      ///< how late the timers it fired were
+};
+
+struct runtime_stats {
+  std::vector<processor_stats> processors;
+  processor_stats total;             ///< with what was fired outside of any processor
+  std::uint64_t poll_breaks{0};      ///< how often the poller was woken for an earlier timer
+  std::uint64_t polls{0};            ///< how often a thread slept in the poller
+  std::uint64_t monitor_wakeups{0};  ///< how often the system monitor looked
+  std::uint64_t spare_used{0};       ///< how often all processors were stuck with a timer overdue
+  std::uint64_t threads{0};          ///< worker threads started
+  std::size_t timer_bytes{0};        ///< memory held for timers: nodes and queues
+};
+
+class runtime {
+ public:
+  /// Throws std::invalid_argument for a number of processors that is out of range, and
+  /// std::system_error if threads or descriptors cannot be had.
+  explicit runtime(runtime_options options = {});
+  /// Waits for the tasks and callbacks that are running. Those that are suspended are destroyed,
+  /// timers that are pending do not fire.
+  ~runtime();
+  runtime(const runtime&) = delete;
+  runtime& operator=(const runtime&) = delete;
+
+  /// Runs a task, a callable that returns one, or a plain callable, and waits for it to end. Gives
+  /// its result or rethrows its exception. Not from inside a task of this runtime: co_await there.
+  template <class F>
+  decltype(auto) run(F&& f) {
+    return detail::spawn(scheduler(), std::forward<F>(f)).join();
+  }
+
+  /// Starts a task and does not wait. See verge::go.
+  template <class F>
+  auto spawn(F&& f) {
+    return detail::spawn(scheduler(), std::forward<F>(f));
+  }
+
+  /// Changes the number of processors, 1 to 256, while everything runs on. A processor that is in
+  /// the middle of a task is given up when the task suspends or ends.
+  void set_processors(unsigned n);
+  unsigned processors() const noexcept;
+
+  runtime_stats stats() const;
+
+  /// For what is built on the runtime.
+  detail::scheduler& scheduler() noexcept;
+
+ private:
+  std::unique_ptr<detail::runtime_core> core_;
+};
+
+/// The runtime of everything that is started outside of any other. It begins with its first use and
+/// ends, with timers still pending, when the program calls exit() or returns from main().
+///
+/// In the child of a fork there are no threads but the one that forked, so all that was pending is
+/// lost: old timers never fire there, stop() says false and reset() throws. The first use of the
+/// default runtime in the child starts a new one.
+runtime& default_runtime();
+
+/// Calls f, which is known to block - a read from a disk, a lock held for long - and lets another
+/// thread run the processor's tasks meanwhile. On a thread that is no worker it just calls f.
+template <class F>
+decltype(auto) blocking(F&& f) {
+  struct scope {
+    detail::scheduler* s = detail::current_scheduler();
+    scope() {
+      if (s != nullptr) s->enter_blocking();
+    }
+    ~scope() {
+      if (s != nullptr) s->leave_blocking();
+    }
+    scope(const scope&) = delete;
+    scope& operator=(const scope&) = delete;
+  } around;
+  return std::forward<F>(f)();
+}
+
+}  // namespace verge
+
+#pragma GCC visibility pop

@@ -1,0 +1,208 @@
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include <verge/chan.h>
+#include <verge/clock.h>
+#include <verge/detail/sleep.h>
+#include <verge/detail/timer_functions.h>
+#include <verge/duration.h>
+
+#pragma GCC visibility push(default)
+
+/// Timers.
+///
+///   auto reminder = verge::after_func(3min, [=] { remind(customer); });   // a callback, later
+///   reminder.stop();                                        // true: it will never run
+///
+///   verge::timer t(30s);                                    // or a channel: t.c() gets the time
+///   auto when = t.c().recv();
+///
+///   co_await verge::sleep(10ms);                            // in a coroutine
+///   verge::sleep(10ms).wait();                              // on a plain thread
+///
+///   verge::ticker tk(100ms);                                // again and again
+///   for (auto at : tk.c()) poll(at);
+///
+/// All of it works from any thread, on any timer, at any time; no timer is ever early. Delays may be
+/// of any std::chrono unit: zero and negative ones are due at once, and one that leads past the end
+/// of the clock never is.
+///
+/// A handle owns its timer. Destroying it stops the timer, waits for a callback that runs on another
+/// thread - never for the one it is called from - and ends what the callback has captured. So nothing
+/// of a timer happens once its handle is gone. detach() lets it go on by itself.
+namespace verge {
+
+using time_point = clock::time_point;
+
+/// A timer that fires once: into its channel, or by calling its function.
+class timer {
+ public:
+  /// No timer. Stopping or resetting it throws std::logic_error.
+  timer() noexcept = default;
+
+  /// Sends the time to c() when `d` has passed.
+  template <class Rep, class Period>
+  explicit timer(std::chrono::duration<Rep, Period> d)
+      : timer(detail::start_channel_timer(detail::timers_here(), saturate(d).count())) {}
+
+  timer(timer&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+  timer& operator=(timer&& other) noexcept {
+    timer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~timer() {
+    if (node_ != nullptr) detail::destroy_timer(*node_);
+  }
+  void swap(timer& other) noexcept { std::swap(node_, other.node_); }
+
+  /// The channel that the time at which the timer fired is sent to. Throws std::logic_error if the
+  /// timer has a function instead.
+  receiver<time_point> c() const { return detail::channel_of(node_); }
+
+  /// True if the timer was pending: then it will not fire. False if it has fired or been stopped
+  /// before. Nothing that was sent before is received from c() afterwards: a time that nobody has
+  /// received by now counts as not fired.
+  bool stop() { return detail::stop_timer(node_); }
+
+  /// Makes it fire, once, when `d` has passed from now, whatever it was going to do before. True if
+  /// it was pending. As with stop(), nothing stale is received afterwards.
+  template <class Rep, class Period>
+  bool reset(std::chrono::duration<Rep, Period> d) {
+    return detail::reset_timer_after(node_, saturate(d).count());
+  }
+  /// The same for a point in time, of verge::clock or std::chrono::steady_clock.
+  template <class Clock, class Duration>
+  bool reset_at(std::chrono::time_point<Clock, Duration> when) {
+    return detail::reset_timer_at(node_, detail::count_of(when));
+  }
+
+  /// Lets the timer go on without a handle. The handle has no timer afterwards.
+  void detach() noexcept {
+    if (node_ != nullptr) detail::detach_timer(*std::exchange(node_, nullptr));
+  }
+
+  /// Whether there is a timer.
+  explicit operator bool() const noexcept { return node_ != nullptr; }
+
+ private:
+  template <class Rep, class Period, class F>
+  friend timer after_func(std::chrono::duration<Rep, Period> d, F&& f);
+  explicit timer(detail::timer_node* node) noexcept : node_(node) {}
+
+  detail::timer_node* node_{nullptr};
+};
+
+/// Calls f when `d` has passed, as a task of its own: f may block without holding up other timers.
+/// If f is a coroutine function the coroutine is spawned. An exception out of f goes to the
+/// runtime's handler.
+template <class Rep, class Period, class F>
+[[nodiscard("destroying the handle stops the timer; detach() it to let it run")]] timer after_func(
+    std::chrono::duration<Rep, Period> d, F&& f) {
+  return timer(
+      detail::start_func_timer(detail::timers_here(), saturate(d).count(), 0, std::forward<F>(f)));
+}
+
+/// A channel that gets the time when `d` has passed. Dropping the channel stops the timer.
+template <class Rep, class Period>
+receiver<time_point> after(std::chrono::duration<Rep, Period> d) {
+  return detail::after_channel(detail::timers_here(), saturate(d).count());
+}
+
+/// What a ticker does when its ticks are not taken in time. Here it ticks every 10, and nobody
+/// receives between 11 and 34; `>` is when a tick is received:
+///
+///   skip   due   10        20        30        40        50
+///          >     10                        34(20)   40   50     one tick waits, the others are gone;
+///                                                               the grid stays as it was
+///   burst  >     10                        34(20) 34(30) 40 50  every tick arrives, late ones at once
+///   delay  >     10                        34(20)      44   54  the next one comes a full period
+///                                                               after the late one was taken
+///
+/// The number in brackets is the time that the tick carries.
+enum class missed_ticks : std::uint8_t { skip, burst, delay };
+
+/// A timer that fires every period: into its channel, or by calling its function.
+class ticker {
+ public:
+  /// No ticker.
+  ticker() noexcept = default;
+
+  /// Ticks every `period`, for the first time when one has passed. Throws std::invalid_argument if
+  /// that is zero or less.
+  template <class Rep, class Period>
+  explicit ticker(std::chrono::duration<Rep, Period> period,
+                  missed_ticks policy = missed_ticks::skip)
+      : ticker(detail::start_ticker(detail::timers_here(), saturate(period).count(),
+                                    static_cast<std::uint8_t>(policy))) {}
+
+  ticker(ticker&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+  ticker& operator=(ticker&& other) noexcept {
+    ticker(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~ticker() {
+    if (node_ != nullptr) detail::destroy_timer(*node_);
+  }
+  void swap(ticker& other) noexcept { std::swap(node_, other.node_); }
+
+  receiver<time_point> c() const { return detail::channel_of(node_); }
+
+  /// True if it was ticking. No tick is received after that, not even one that was waiting.
+  bool stop() { return detail::stop_timer(node_); }
+
+  /// Ticks with another period from now on. True if it was ticking. Throws std::invalid_argument if
+  /// the period is zero or less, and goes on as before.
+  template <class Rep, class Period>
+  bool reset(std::chrono::duration<Rep, Period> period) {
+    return detail::reset_ticker(node_, saturate(period).count());
+  }
+
+  void detach() noexcept {
+    if (node_ != nullptr) detail::detach_timer(*std::exchange(node_, nullptr));
+  }
+  explicit operator bool() const noexcept { return node_ != nullptr; }
+
+ private:
+  template <class Rep, class Period, class F>
+  friend ticker every(std::chrono::duration<Rep, Period> period, F&& f);
+  explicit ticker(detail::timer_node* node) noexcept : node_(node) {}
+
+  detail::timer_node* node_{nullptr};
+};
+
+/// Calls f every `period`, on a grid: a late call does not make the next one late. Each call is a
+/// task of its own. Throws std::invalid_argument if the period is zero or less.
+template <class Rep, class Period, class F>
+[[nodiscard("destroying the handle stops it; detach() it to let it run")]] ticker every(
+    std::chrono::duration<Rep, Period> period, F&& f) {
+  const std::int64_t p = saturate(period).count();
+  detail::check_period(p);
+  return ticker(detail::start_func_timer(detail::timers_here(), p, p, std::forward<F>(f)));
+}
+
+/// The channel of a ticker that needs no handle: it ticks until the channel is dropped. A period of
+/// zero or less gives a channel that never delivers.
+template <class Rep, class Period>
+receiver<time_point> tick(std::chrono::duration<Rep, Period> period) {
+  return detail::tick_channel(detail::timers_here(), saturate(period).count());
+}
+
+/// Waits: `co_await verge::sleep(d)` in a coroutine, `verge::sleep(d).wait()` on a plain thread.
+template <class Rep, class Period>
+detail::sleep_operation sleep(std::chrono::duration<Rep, Period> d) noexcept {
+  return detail::sleep_operation::for_delay(saturate(d).count());
+}
+template <class Clock, class Duration>
+detail::sleep_operation sleep_until(std::chrono::time_point<Clock, Duration> when) noexcept {
+  return detail::sleep_operation::until(detail::count_of(when));
+}
+
+}  // namespace verge
+
+#pragma GCC visibility pop

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <verge/detail/timer_node.h>
+
+/// What the rest of verge knows of an engine: a queue of timers, or several, with its locking.
+///
+/// An engine has two sides. Users' threads start, stop and reset timers. A driver - a processor's
+/// scheduler, a thread of the engine's own, or a simulation - asks when the next one is due and
+/// runs what is. The scheduler drives an engine by calling check_timers for its processors; an
+/// engine with a thread of its own answers that it has nothing for them.
+namespace verge::detail {
+
+/// What an engine needs of the runtime that it serves.
+class engine_host {
+ public:
+  /// The time that decides whether a timer is due.
+  virtual std::int64_t now() noexcept = 0;
+  /// A time that is cheaper to read, never before now(), and ahead of it by no more than 1 us.
+  virtual std::int64_t cheap_now() noexcept = 0;
+  /// The processor whose queue takes a timer that the calling thread starts: the one it holds, or
+  /// for a thread that holds none always the same one, so that threads spread over them.
+  virtual unsigned home_processor() noexcept = 0;
+  /// A timer that is due at `when` is now first in its queue: whoever sleeps until the first one
+  /// must not sleep longer than that. With no lock held.
+  virtual void wake_net_poller(std::int64_t when) noexcept = 0;
+  /// A timer that was due at `when` fires at `now`: for the figures.
+  virtual void timer_fired(std::int64_t when, std::int64_t now) noexcept = 0;
+
+ protected:
+  ~engine_host() = default;
+};
+
+/// What a look at a processor's timers found.
+struct timer_check {
+  std::int64_t now;   ///< the time, if it had to be read; else what the caller gave
+  std::int64_t next;  ///< when the next timer is due; 0 if there is none
+  unsigned ran;       ///< how many were run
+};
+
+/// An engine's figures for one processor, or for all of an engine that has one queue only.
+struct timer_counts {
+  std::uint64_t live{0};     ///< waiting to fire
+  std::uint64_t deleted{0};  ///< stopped, and not yet taken off the queue
+};
+
+class engine {
+ public:
+  engine() = default;
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+  virtual ~engine() = default;
+
+  /// The size of a node, with timer_node somewhere in it.
+  virtual std::size_t node_size() const noexcept = 0;
+  /// Makes and ends the engine's node in memory of that size.
+  virtual timer_node* construct(void* memory) noexcept = 0;
+  virtual void* destruct(timer_node& t) noexcept = 0;
+
+  /// Starts a timer that has never been started. Takes a reference on it for as long as it waits.
+  virtual void start(timer_node& t, std::int64_t when, std::int64_t period) = 0;
+  /// True if the timer was waiting; it will not fire then.
+  virtual bool stop(timer_node& t) noexcept = 0;
+  /// Starts it again, or at another time. True if it was waiting.
+  virtual bool reset(timer_node& t, std::int64_t when, std::int64_t period) = 0;
+
+  /// Runs what is due of processor p's timers. `now` is 0 if the caller has not read the clock.
+  /// `own` says that the calling worker holds p; a thief does not.
+  virtual timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept = 0;
+  /// When the first timer of processor p is due, read without a lock; 0 if it has none.
+  virtual std::int64_t next_when(unsigned p) const noexcept = 0;
+  /// When the first timer of processor p is really due, stopped ones apart; 0 if it has none. Takes
+  /// its time to find out: for simulated time, which must not move to where nothing happens.
+  virtual std::int64_t next_exactly(unsigned p) noexcept = 0;
+  /// Makes room for processors [0, n). From one thread at a time; others may use the engine.
+  virtual void grow(unsigned n) = 0;
+  /// Gives the timers of processor `from`, which is given up, to processor `to`.
+  virtual void move_timers(unsigned from, unsigned to) noexcept = 0;
+  /// Takes every timer off its queue without running it. Nobody else may use the engine then.
+  virtual void drain() noexcept = 0;
+
+  virtual timer_counts counts(unsigned p) const noexcept = 0;
+  virtual std::size_t bytes() const noexcept = 0;
+};
+
+}  // namespace verge::detail

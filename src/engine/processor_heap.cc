@@ -1,0 +1,211 @@
+#include <engine/processor_heap.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include <timer/bad_timer.h>
+#include <timer/clockwork.h>
+
+namespace verge::detail {
+
+namespace {
+
+/// How many timers one look runs at most. What they make ready is better run while it is in the
+/// cache than piled up.
+constexpr unsigned run_limit = 128;
+/// Below this many timers it does not pay to clear stopped ones away at once.
+constexpr std::uint32_t tidy_from = 64;
+
+}  // namespace
+
+void processor_heap::policy::yield() noexcept { std::this_thread::yield(); }
+
+/// Only for a timer that is now the first of its heap. For any other, whoever made the first one
+/// has seen to it that nobody sleeps past that.
+void processor_heap::policy::wake_net_poller(basic_timers<policy>& ts, std::int64_t when) noexcept {
+  if (when <= detail::next_when(ts)) static_cast<timers&>(ts).engine.host_.wake_net_poller(when);
+}
+
+void processor_heap::policy::fired(basic_timers<policy>& ts, std::int64_t when,
+                                   std::int64_t now) noexcept {
+  static_cast<timers&>(ts).engine.host_.timer_fired(when, now);
+}
+
+void processor_heap::policy::acquire(machine_timer& t) noexcept {
+  static_cast<node&>(t).refs.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// May be called with the heap's lock held.
+void processor_heap::policy::release(machine_timer& t) noexcept {
+  timer_node& n = static_cast<node&>(t);
+  if (n.refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (n.does.load(std::memory_order_acquire)->destroy == nullptr) {
+    clockwork::of(n).free(n);
+    return;
+  }
+  auto& ts = static_cast<timers&>(*t.owner.load(std::memory_order_relaxed));
+  n.next = ts.dead.load(std::memory_order_relaxed);
+  while (!ts.dead.compare_exchange_weak(n.next, &n, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+  }
+}
+
+void processor_heap::policy::bad_timer(const char* operation, const machine_timer& t,
+                                       timer_state s) noexcept {
+  abort_on_bad_timer(operation, &t, s, t.when);
+}
+
+void processor_heap::bury(timers& ts) noexcept {
+  if (ts.dead.load(std::memory_order_relaxed) == nullptr) return;
+  runnable* r = ts.dead.exchange(nullptr, std::memory_order_acquire);
+  while (r != nullptr) {
+    auto& n = static_cast<timer_node&>(*std::exchange(r, r->next));
+    clockwork::of(n).bury(n);
+  }
+}
+
+void processor_heap::fire(machine_timer& t, std::uint64_t /*seq*/, std::int64_t now) noexcept {
+  timer_node& n = static_cast<node&>(t);
+  n.does.load(std::memory_order_acquire)->fire(n, now);
+}
+
+void* processor_heap::destruct(timer_node& t) noexcept {
+  node& n = static_cast<node&>(t);
+  n.~node();
+  return &n;
+}
+
+void processor_heap::start(timer_node& t, std::int64_t when, std::int64_t period) {
+  node& n = static_cast<node&>(t);
+  n.when = when;
+  n.period = period;
+  n.f = &fire;
+  timers& ts = home();
+  add_timer(ts, n);
+  tidy(ts);
+}
+
+bool processor_heap::stop(timer_node& t) noexcept { return del_timer(static_cast<node&>(t)); }
+
+bool processor_heap::reset(timer_node& t, std::int64_t when, std::int64_t period) {
+  timers& ts = home();
+  const bool pending = mod_timer(ts, static_cast<node&>(t), when, period, &fire, 0);
+  tidy(ts);
+  return pending;
+}
+
+/// A thread that holds no processor starts and stops timers in a heap whose processor may be asleep
+/// until the first of them is due: it clears away itself what it left behind.
+void processor_heap::tidy(timers& ts) noexcept {
+  if (should_clear_deleted(ts) && ts.num_timers.load(std::memory_order_relaxed) >= tidy_from) {
+    std::lock_guard held(ts.lock);
+    if (should_clear_deleted(ts)) clear_deleted_timers(ts);
+  }
+  bury(ts);
+}
+
+timer_check processor_heap::check_timers(unsigned p, std::int64_t now, bool own) noexcept {
+  timers& ts = *timers_[p];
+  const std::int64_t next = detail::next_when(ts);
+  const bool clear = own && should_clear_deleted(ts);
+  if (next == 0 && !clear) return {.now = now, .next = 0, .ran = 0};
+  if (!clear) {
+    // The cheap time is never behind: if it has not come by that, it has not come.
+    if (now == 0 && host_.cheap_now() < next) return {.now = 0, .next = next, .ran = 0};
+    if (now == 0) now = host_.now();
+    if (now < next) return {.now = now, .next = next, .ran = 0};
+  } else if (now == 0) {
+    now = host_.now();
+  }
+
+  unsigned ran = 0;
+  {
+    std::lock_guard held(ts.lock);
+    adjust_timers(ts, now);
+    while (ran < run_limit && run_timer(ts, now) == 0) ++ran;
+    // By its own processor only: it costs a pass over the heap, and a thief is in a hurry.
+    if (own && should_clear_deleted(ts)) clear_deleted_timers(ts);
+  }
+  bury(ts);
+  return {.now = now, .next = detail::next_when(ts), .ran = ran};
+}
+
+std::int64_t processor_heap::next_when(unsigned p) const noexcept {
+  return detail::next_when(*timers_[p]);
+}
+
+std::int64_t processor_heap::next_exactly(unsigned p) noexcept {
+  timers& ts = *timers_[p];
+  std::int64_t next = 0;
+  {
+    std::lock_guard held(ts.lock);
+    adjust_timers(ts, INT64_MAX);
+    // Nothing is due before the beginning of time: this only puts the head in order.
+    next = run_timer(ts, 0);
+  }
+  bury(ts);
+  return std::max<std::int64_t>(next, 0);
+}
+
+void processor_heap::grow(unsigned n) {
+  for (unsigned i = 0; i < n; ++i) {
+    if (timers_[i] == nullptr) timers_[i] = std::make_unique<timers>(*this);
+  }
+}
+
+void processor_heap::move_timers(unsigned from, unsigned to) noexcept {
+  timers& source = *timers_[from];
+  timers& target = *timers_[to];
+  if (&source == &target) return;
+  {
+    std::scoped_lock both(&source < &target ? source.lock : target.lock,
+                          &source < &target ? target.lock : source.lock);
+    try {
+      detail::move_timers(target, source);
+    } catch (const std::bad_alloc&) {
+      // They stay where they are: thieves look at the timers of given-up processors, too.
+    }
+  }
+  bury(source);
+  if (const std::int64_t next = detail::next_when(target); next != 0) host_.wake_net_poller(next);
+}
+
+void processor_heap::drain() noexcept {
+  for (auto& ts : timers_) {
+    if (ts == nullptr) continue;
+    while (!ts->heap.empty()) {
+      machine_timer& t = *ts->heap[ts->heap.size() - 1].node;
+      ts->heap.remove(ts->heap.size() - 1);
+      t.state.store(timer_state::removed, std::memory_order_release);
+      policy::release(t);
+    }
+    ts->deleted_timers.store(0, std::memory_order_relaxed);
+    ts->heap_changed();
+    bury(*ts);
+  }
+}
+
+timer_counts processor_heap::counts(unsigned p) const noexcept {
+  if (p >= timers_.size() || timers_[p] == nullptr) return {};
+  const timers& ts = *timers_[p];
+  const auto all = static_cast<std::int64_t>(ts.num_timers.load(std::memory_order_relaxed));
+  const auto deleted =
+      std::clamp<std::int64_t>(ts.deleted_timers.load(std::memory_order_relaxed), 0, all);
+  return {.live = static_cast<std::uint64_t>(all - deleted),
+          .deleted = static_cast<std::uint64_t>(deleted)};
+}
+
+std::size_t processor_heap::bytes() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& ts : timers_) {
+    if (ts == nullptr) continue;
+    std::lock_guard held(ts->lock);
+    sum += sizeof(timers) + ts->heap.bytes();
+  }
+  return sum;
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include <engine/engine.h>
+#include <timer/state_machine.h>
+#include <verge/detail/lock.h>
+
+/// The engine of Go 1.14 to 1.22: a 4-ary heap per processor, lazy removal, the ten-state machine.
+///
+/// Any thread stops or resets a timer by changing its state; whoever has the lock of the heap next
+/// does the rest. A timer is inserted into the heap of the caller's processor. Driven by the
+/// scheduler: check_timers runs what is due, for the processor itself or for a thief.
+namespace verge::detail {
+
+class processor_heap final : public engine {
+ public:
+  explicit processor_heap(engine_host& host) : host_(host) {}
+
+  std::size_t node_size() const noexcept override { return sizeof(node); }
+  timer_node* construct(void* memory) noexcept override { return ::new (memory) node; }
+  void* destruct(timer_node& t) noexcept override;
+
+  void start(timer_node& t, std::int64_t when, std::int64_t period) override;
+  bool stop(timer_node& t) noexcept override;
+  bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
+
+  timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
+  std::int64_t next_when(unsigned p) const noexcept override;
+  std::int64_t next_exactly(unsigned p) noexcept override;
+  void grow(unsigned n) override;
+  void move_timers(unsigned from, unsigned to) noexcept override;
+  void drain() noexcept override;
+
+  timer_counts counts(unsigned p) const noexcept override;
+  std::size_t bytes() const noexcept override;
+
+ private:
+  struct policy {
+    template <class T>
+    using atomic = std::atomic<T>;
+    using lock = short_lock;
+    static void yield() noexcept;
+    static void wake_net_poller(basic_timers<policy>& ts, std::int64_t when) noexcept;
+    static void fired(basic_timers<policy>& ts, std::int64_t when, std::int64_t now) noexcept;
+    static void acquire(basic_timer<policy>& t) noexcept;
+    static void release(basic_timer<policy>& t) noexcept;
+    [[noreturn]] static void bad_timer(const char* operation, const basic_timer<policy>& t,
+                                       timer_state s) noexcept;
+  };
+  using machine_timer = basic_timer<policy>;
+
+  /// The machine's part comes first: stopping a timer touches one cache line.
+  struct node : machine_timer, timer_node {};
+
+  struct alignas(128) timers : basic_timers<policy> {
+    explicit timers(processor_heap& e) noexcept : engine(e) {}
+
+    processor_heap& engine;
+    /// Nodes that the heap was the last to let go of, and that have a payload to be ended: that is
+    /// the user's code, and waits until no lock is held. Linked by runnable::next.
+    std::atomic<runnable*> dead{nullptr};
+  };
+
+  static void fire(machine_timer& t, std::uint64_t seq, std::int64_t now) noexcept;
+  static void bury(timers& ts) noexcept;
+  static void tidy(timers& ts) noexcept;
+  timers& home() noexcept { return *timers_[host_.home_processor()]; }
+
+  engine_host& host_;
+  std::array<std::unique_ptr<timers>, 256> timers_;
+};
+
+}  // namespace verge::detail

@@ -1,0 +1,221 @@
+#include <memory/slab_pool.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace verge::detail {
+namespace {
+
+constexpr std::size_t line = 64;
+
+constexpr std::size_t max_size = 4096;
+
+constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+[[noreturn]] void bad_free(const slab_pool* pool, const void* node, std::uint32_t version) {
+  std::fprintf(stderr,
+               "verge: slab_pool %p: free of node %p, which is free already (version %u); it was "
+               "freed twice, or the pointer is wrong\n",
+               static_cast<const void*>(pool), node, version);
+  std::abort();
+}
+
+}  // namespace
+
+slab_pool::slab_pool(std::size_t size, std::size_t alignment, construct_fn construct,
+                     page_source& pages)
+    : pages_(pages), construct_(construct) {
+  if (size > max_size) {
+    throw std::invalid_argument("verge::slab_pool: nodes of " + std::to_string(size) +
+                                " bytes; the largest are of " + std::to_string(max_size));
+  }
+  if (!std::has_single_bit(alignment) || alignment > line) {
+    throw std::invalid_argument("verge::slab_pool: an alignment of " + std::to_string(alignment) +
+                                "; it must be a power of two up to 64");
+  }
+  const std::size_t contents = std::max(alignment, header_bytes);  // where in a node they are
+  const std::size_t stride = round_up(contents + size, std::max<std::size_t>(alignment, 16));
+
+  // As many as fit with their places in the depot, at most as many as have an index.
+  std::size_t count = (chunk_bytes - line) / (stride + sizeof(std::uint32_t));
+  count = std::min(count, std::size_t{1} << place_bits);
+  const auto nodes_at = [](std::size_t n) {
+    return round_up(line + n * sizeof(std::uint32_t), line);
+  };
+  while (nodes_at(count) + count * stride > chunk_bytes) --count;
+
+  stride_ = static_cast<std::uint32_t>(stride);
+  per_chunk_ = static_cast<std::uint32_t>(count);
+  first_node_ = static_cast<std::uint32_t>(nodes_at(count) + contents);
+  static_assert(sizeof(chunk) <= line);
+
+  tables_ = static_cast<tables*>(pages_.map(sizeof(tables), line));
+  if (tables_ == nullptr) throw std::bad_alloc();
+}
+
+slab_pool::~slab_pool() {
+  for (std::size_t i = 0; i < chunk_count_; ++i) {
+    pages_.unmap(tables_->chunks[i].load(std::memory_order_relaxed), chunk_bytes);
+  }
+  pages_.unmap(tables_, sizeof(tables));
+}
+
+void* slab_pool::allocate() {
+  void* const node = try_allocate();
+  if (node == nullptr) throw std::bad_alloc();
+  return node;
+}
+
+void* slab_pool::allocate_slowly() noexcept {
+  const std::uint32_t slot = take_thread_slot();
+  if (slot == no_thread_slot) {
+    void* node = nullptr;
+    return refill(&node, 1) == 0 ? nullptr : begin_life(node);
+  }
+  cache& c = tables_->caches[slot];
+  std::uint32_t count = c.count.load(std::memory_order_relaxed);
+  if (count == 0) count = refill(c.nodes, batch_size);
+  if (count == 0) return nullptr;
+  c.count.store(count - 1, std::memory_order_relaxed);
+  return begin_life(c.nodes[count - 1]);
+}
+
+void slab_pool::free_slowly(void* node) noexcept {
+  auto& version = header_of(node).version;
+  const std::uint32_t ended = version.load(std::memory_order_relaxed) + 1;
+  if (is_live(ended)) bad_free(this, node, ended - 1);
+  version.store(ended, std::memory_order_release);
+  if (ended == last_version) {
+    retired_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  const std::uint32_t slot = take_thread_slot();
+  if (slot == no_thread_slot) return spill(&node, 1);
+  cache& c = tables_->caches[slot];
+  std::uint32_t count = c.count.load(std::memory_order_relaxed);
+  if (count == cache_size) {
+    // The older half: the newer is what is still in the processor's cache.
+    spill(c.nodes, batch_size);
+    std::copy(c.nodes + batch_size, c.nodes + cache_size, c.nodes);
+    count -= batch_size;
+  }
+  c.nodes[count] = node;
+  c.count.store(count + 1, std::memory_order_relaxed);
+}
+
+// Puts free nodes into `nodes`, the one to be used first last, and says how many; 0: out of memory.
+std::uint32_t slab_pool::refill(void** nodes, std::uint32_t wanted) noexcept {
+  std::uint32_t indices[batch_size];
+  std::uint32_t count = 0;
+  std::uint32_t first_new = 0;
+  bool fresh = false;
+  {
+    const std::lock_guard lock(mutex_);
+    count = take_from_depot(indices, wanted);
+    fresh = count == 0;
+    if (fresh) count = carve(wanted, first_new);
+  }
+  // New memory is touched only now, without the mutex: the kernel may have to clear a huge page.
+  for (std::uint32_t i = 0; i < count; ++i) {
+    nodes[count - 1 - i] = fresh ? make_node(first_new + i) : at(indices[i]);
+  }
+  return count;
+}
+
+void slab_pool::spill(void* const* nodes, std::uint32_t count) noexcept {
+  std::uint32_t indices[batch_size];
+  for (std::uint32_t i = 0; i < count; ++i) indices[i] = index(nodes[i]);
+
+  const std::lock_guard lock(mutex_);
+  for (std::uint32_t done = 0; done < count;) {
+    const auto run = std::min<std::size_t>(count - done, per_chunk_ - top_ % per_chunk_);
+    std::copy_n(indices + done, run, depot_segment(top_ / per_chunk_) + top_ % per_chunk_);
+    done += static_cast<std::uint32_t>(run);
+    top_ += run;
+  }
+}
+
+std::uint32_t slab_pool::take_from_depot(std::uint32_t* indices, std::uint32_t wanted) noexcept {
+  const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, top_));
+  for (std::uint32_t done = 0; done < count;) {
+    const std::size_t in_segment = (top_ - 1) % per_chunk_ + 1;
+    const auto run = std::min<std::size_t>(count - done, in_segment);
+    const std::uint32_t* end = depot_segment((top_ - 1) / per_chunk_) + in_segment;
+    std::copy_n(end - run, run, indices + done);
+    done += static_cast<std::uint32_t>(run);
+    top_ -= run;
+  }
+  return count;
+}
+
+// Takes up to `wanted` nodes that were never used, all of one chunk; 0: out of memory.
+std::uint32_t slab_pool::carve(std::uint32_t wanted, std::uint32_t& first) noexcept {
+  if (carved_ == chunk_count_ * per_chunk_ && !add_chunk()) return 0;
+  const std::size_t place = carved_ % per_chunk_;
+  const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, per_chunk_ - place));
+  first = static_cast<std::uint32_t>((carved_ / per_chunk_) << place_bits | place);
+  carved_ += count;
+  return count;
+}
+
+bool slab_pool::add_chunk() noexcept {
+  if (chunk_count_ == max_chunks) return false;
+  void* const memory = pages_.map(chunk_bytes, chunk_bytes);
+  if (memory == nullptr) return false;
+
+  // One chunk on its own is to stay small: a huge page would be 2 MiB at the first touch.
+  pages_.prefer_huge_pages(memory, chunk_bytes, chunk_count_ != 0);
+  if (chunk_count_ == 1) {
+    pages_.prefer_huge_pages(tables_->chunks[0].load(std::memory_order_relaxed), chunk_bytes, true);
+  }
+  tables_->chunks[chunk_count_].store(::new (memory) chunk{this}, std::memory_order_release);
+  ++chunk_count_;
+  return true;
+}
+
+// The version is not written: it is zero, and find() may be looking.
+void* slab_pool::make_node(std::uint32_t index) noexcept {
+  void* const node = at(index);
+  header_of(node).index = index;
+  if (construct_ != nullptr) construct_(node);
+  return node;
+}
+
+std::uint32_t* slab_pool::depot_segment(std::size_t chunk_number) const noexcept {
+  const chunk* c = tables_->chunks[chunk_number].load(std::memory_order_relaxed);
+  return reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::uintptr_t>(c) + line);
+}
+
+void* slab_pool::find(slab_id id) const noexcept {
+  const bool there =
+      tables_->chunks[id.index >> place_bits].load(std::memory_order_acquire) != nullptr &&
+      (id.index & ((1U << place_bits) - 1)) < per_chunk_;
+  if (!there || !is_live(id.version)) return nullptr;
+  void* const node = at(id.index);
+  return version(node) == id.version ? node : nullptr;
+}
+
+slab_stats slab_pool::stats() const noexcept {
+  const std::lock_guard lock(mutex_);
+  std::size_t cached = 0;
+  for (std::uint32_t slot = 0; slot < thread_slots_used(); ++slot) {
+    cached += tables_->caches[slot].count.load(std::memory_order_relaxed);
+  }
+  slab_stats s;
+  s.bytes_reserved = sizeof(tables) + chunk_count_ * chunk_bytes;
+  s.nodes_total = chunk_count_ * per_chunk_;
+  s.nodes_retired = retired_.load(std::memory_order_relaxed);
+  // Nodes on their way between a cache and the depot are in neither count or in both.
+  s.nodes_live = carved_ - std::min(carved_, top_ + cached + s.nodes_retired);
+  s.nodes_free = s.nodes_total - std::min(s.nodes_total, s.nodes_live + s.nodes_retired);
+  return s;
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+
+/// The kernel's wait-on-a-word, and the two things made of it: a note that one thread leaves for
+/// another, and the sleep that such a note can end.
+namespace verge::detail {
+
+/// Sleeps while word == expected, at most until the monotonic time `until` (0: no limit).
+/// May return for no reason.
+inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                       std::int64_t until = 0) noexcept {
+  timespec ts{};
+  timespec* limit = nullptr;
+  if (until != 0) {
+    ts.tv_sec = static_cast<time_t>(until / 1'000'000'000);
+    ts.tv_nsec = static_cast<long>(until % 1'000'000'000);
+    limit = &ts;
+  }
+  // The bitset form takes an absolute time on CLOCK_MONOTONIC.
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word),
+            FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, limit, nullptr,
+            FUTEX_BITSET_MATCH_ANY);
+}
+
+inline void futex_wake(std::atomic<std::uint32_t>& word, int threads) noexcept {
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG,
+            threads, nullptr, nullptr, 0);
+}
+
+/// What one thread sleeps on until another leaves it. Left once, it ends one wait.
+class note {
+ public:
+  void leave() noexcept {
+    if (word_.exchange(1, std::memory_order_release) == 0) futex_wake(word_, 1);
+  }
+  void wait() noexcept {
+    while (word_.exchange(0, std::memory_order_acquire) == 0) futex_wait(word_, 0);
+  }
+  /// Waits no longer than until `until` on the monotonic clock. True if the note was left.
+  bool wait_until(std::int64_t until) noexcept {
+    if (word_.exchange(0, std::memory_order_acquire) == 1) return true;
+    futex_wait(word_, 0, until);
+    return word_.exchange(0, std::memory_order_acquire) == 1;
+  }
+
+ private:
+  std::atomic<std::uint32_t> word_{0};
+};
+
+}  // namespace verge::detail

@@ -1,0 +1,215 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <engine/engine.h>
+#include <net/poller.h>
+#include <sched/processor.h>
+#include <verge/detail/scheduling.h>
+
+/// The scheduler in real time: processors, workers, the poller and the monitor.
+///
+/// A worker that holds a processor looks for something to run in this order: the processor's
+/// timers, its run queue, the global queue, the poller without blocking, other processors' queues
+/// and in the last round their timers. If there is nothing it gives the processor up, and either
+/// blocks in the poller until the earliest timer of all, or parks if somebody polls already.
+///
+/// The parts: schedule.cc (what to run next), ready.cc (what has become ready, and whom to wake for
+/// it), workers.cc (threads, and the processors they hold), sysmon.cc (the monitor).
+///
+/// Ground rules
+///  - `lock_` guards the global queue, the idle sets, the number of processors and the state of the
+///    spare one. It is never held while a timers' lock is taken (Go #35375), a task runs, or a
+///    system call other than that of a contended mutex is made.
+///  - A processor is held by one worker, or idle, or retired, or it is the spare one at rest. Only
+///    its holder touches what processor.h calls the holder's.
+///  - No wake-up is lost. Who makes something ready first puts it on a queue, then looks whether a
+///    processor is idle and nobody spins. Who gives up looking first puts its processor among the
+///    idle and leaves the spinning, then looks once more at every queue. A full fence stands
+///    between the two steps on both sides, so at least one of them sees the other.
+///  - No timer is slept past. Who starts a timer first publishes it in its queue, then reads
+///    `poll_until_`. Who polls first publishes in `poll_until_` that it may sleep for ever, then
+///    looks for the earliest timer of all, then lowers `poll_until_` to that. Again with a full
+///    fence in between on both sides: either the poller sees the timer, or the starter the poller.
+///  - While a processor is idle and timers exist, somebody polls or spins, or a worker that came
+///    from the poller is running a short while; should that one stay away the monitor replaces it.
+namespace verge::detail {
+
+/// Where the exceptions go that nobody else takes.
+using exception_handler = std::function<void(std::exception_ptr)>;
+
+class live_scheduler final : public scheduler, public engine_host {
+ public:
+  static constexpr unsigned max_processors = 256;
+
+  live_scheduler(unsigned processors, exception_handler handler, poller::wait_method method);
+  ~live_scheduler();
+
+  /// The timers must be there before anything is made ready. Starts the monitor.
+  void start(clockwork& timers);
+  /// Ends all threads, and waits for what they run. What is queued stays queued.
+  void stop() noexcept;
+  /// Hands out what is still on a queue, after stop().
+  runnable* take_leftover() noexcept;
+  /// Destroys every task that has not ended, after stop().
+  void abandon_jobs() noexcept;
+
+  void set_processors(unsigned n);
+  /// Acquire: whoever knows the number may use what was made for them.
+  unsigned processors() const noexcept { return processors_.load(std::memory_order_acquire); }
+  /// Processors that were ever made, given-up ones with them.
+  unsigned processors_made() const noexcept { return slots(); }
+  poller& net() noexcept { return poller_; }
+
+  // scheduler
+  void ready(runnable& r) noexcept override;
+  void ready_next(runnable& r) noexcept override;
+  void ready_last(runnable& r) noexcept override;
+  std::int64_t now() noexcept override;
+  std::uint64_t random() noexcept override;
+  void block(thread_waiter& w, const char* waiting_for) noexcept override;
+  void unblock(thread_waiter& w) noexcept override;
+  void job_started(job& j) override;
+  void job_ended(job& j) noexcept override;
+  void unhandled(std::exception_ptr e) noexcept override;
+  clockwork& timers() noexcept override { return *timers_; }
+  void enter_blocking() noexcept override;
+  void leave_blocking() noexcept override;
+
+  // engine_host
+  std::int64_t cheap_now() noexcept override;
+  unsigned home_processor() noexcept override;
+  void wake_net_poller(std::int64_t when) noexcept override;
+  void timer_fired(std::int64_t when, std::int64_t now) noexcept override;
+
+  /// Figures.
+  struct figures {
+    std::uint64_t tasks_run, timers_fired, timers_stolen, wakeups, queued;
+    lateness_histogram lateness;
+  };
+  figures read(unsigned p) const noexcept;
+  figures read_foreign() const noexcept;
+  std::uint64_t workers_started() const noexcept {
+    return workers_started_.load(std::memory_order_relaxed);
+  }
+  std::uint64_t monitor_wakeups() const noexcept { return monitor_wakeups_.read(); }
+  std::uint64_t spare_used() const noexcept { return spare_used_.read(); }
+
+ private:
+  // schedule.cc
+  void work(worker& w) noexcept;
+  runnable* schedule(worker& w) noexcept;
+  runnable* find_runnable(worker& w) noexcept;
+  runnable* take_local(processor& p) noexcept;
+  runnable* take_global(processor& p) noexcept;
+  runnable* steal(worker& w) noexcept;
+  runnable* poll_without_blocking(worker& w) noexcept;
+  runnable* block_in_poller(worker& w) noexcept;
+  timer_check check_timers(processor& holder, unsigned p) noexcept;
+  bool anything_queued() const noexcept;
+  std::int64_t time_sleep_until() const noexcept;
+
+  // ready.cc
+  worker* worker_with_processor() noexcept;
+  void push_local(processor& p, runnable& r) noexcept;
+  void push_global(ready_list&& list) noexcept;
+  void inject(ready_list&& list) noexcept;
+  void wake_processor() noexcept;
+
+  // workers.cc
+  void start_worker(processor* p, bool spinning) noexcept;
+  static std::thread start_thread(std::function<void()> f);
+  bool park(worker& w) noexcept;
+  bool acquire_or_park(worker& w) noexcept;
+  void stop_spinning(worker& w) noexcept;
+  processor* take_idle_locked() noexcept;
+  processor* take_idle_locked(processor& p) noexcept;
+  void put_idle_locked(processor& p) noexcept;
+  void give_up_locked(worker& w) noexcept;
+  void retire(worker& w) noexcept;
+  void hand_off(worker& w) noexcept;
+  void regain(worker& w, processor* last) noexcept;
+  unsigned slots() const noexcept { return slots_.load(std::memory_order_acquire); }
+
+  // sysmon.cc
+  void sysmon() noexcept;
+  bool sysmon_look(std::int64_t now) noexcept;
+  void sysmon_deep_sleep() noexcept;
+  bool all_stuck() noexcept;
+  void bring_up_spare() noexcept;
+  bool is_spare(const processor& p) const noexcept { return &p == spare_.get(); }
+  bool others_came_back() noexcept;
+
+  exception_handler handler_;
+  clockwork* timers_{nullptr};
+  engine* engine_{nullptr};
+  poller poller_;
+
+  /// One change of the number of processors at a time. Taken before lock_.
+  std::mutex resize_lock_;
+
+  // --- Guarded by lock_.
+  mutable std::mutex lock_;
+  ready_list global_;
+  std::bitset<max_processors> idle_;
+  worker* idle_workers_{nullptr};
+  std::vector<std::unique_ptr<worker>> workers_;
+  bool spare_active_{false};
+
+  // --- Written under lock_, read by anybody.
+  std::atomic<unsigned> processors_;
+  /// Processors that were ever made: [0, slots_). Their timers are looked at even when retired.
+  std::atomic<unsigned> slots_{0};
+  std::array<std::unique_ptr<processor>, max_processors> all_;
+  std::atomic<std::size_t> global_size_{0};
+  std::atomic<unsigned> idle_count_{0};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> monitor_asleep_{false};
+
+  /// Workers that look for work: counted up by who starts one, down by itself.
+  alignas(64) std::atomic<unsigned> spinning_{0};
+  /// Until when the one that polls may sleep; 0 while nobody does.
+  alignas(64) std::atomic<std::int64_t> poll_until_{0};
+  /// Held by the one that polls.
+  std::atomic<bool> polling_{false};
+  /// When somebody last looked at the poller.
+  std::atomic<std::int64_t> last_poll_{0};
+
+  /// The processor for when all others are stuck in user code.
+  std::unique_ptr<processor> spare_;
+  std::atomic<bool> stuck_{false};
+  std::array<std::atomic<std::uint32_t>, max_processors> ticks_at_spare_{};
+  /// The monitor's.
+  std::array<std::uint32_t, max_processors> monitor_ticks_{};
+
+  std::thread monitor_;
+  note monitor_note_;
+  counter monitor_wakeups_;
+  counter spare_used_;
+  std::atomic<std::uint64_t> workers_started_{0};
+
+  /// What threads that hold no processor fired: an engine's own timer threads.
+  std::mutex foreign_lock_;
+  counter foreign_fired_;
+  lateness_histogram::recorder foreign_lateness_;
+
+  /// Live jobs, in several lists so that spawning tasks do not meet at one lock.
+  struct alignas(64) job_list {
+    std::mutex lock;
+    job* first{nullptr};
+  };
+  std::array<job_list, 16> jobs_;
+  job_list& list_of(const job& j) noexcept {
+    return jobs_[(reinterpret_cast<std::uintptr_t>(&j) >> 6) % jobs_.size()];
+  }
+};
+
+}  // namespace verge::detail

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include <sched/futex.h>
+#include <sched/run_queue.h>
+#include <verge/detail/lateness.h>
+
+/// Processors and workers: the P and the M of the scheduler.
+///
+/// A processor is the right to run tasks and the things that go with it: a run queue, the place of
+/// its timers in the engine, its figures. A worker is a thread; it runs tasks only while it holds
+/// a processor.
+namespace verge::detail {
+
+class live_scheduler;
+struct worker;
+
+/// A figure that one thread counts and any thread may read.
+class counter {
+ public:
+  void add(std::uint64_t n = 1) noexcept {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  std::uint64_t read() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+struct alignas(128) processor {
+  explicit processor(unsigned number, std::uint64_t seed) noexcept
+      : id(number), random_state(seed | 1) {}
+
+  const unsigned id;
+
+  /// Set under the scheduler's lock when the processor is to be given up; seen by its worker.
+  std::atomic<bool> retiring{false};
+  /// Not in use: given up, or not yet taken into use. Written under the scheduler's lock.
+  std::atomic<bool> retired{false};
+  /// How often its worker has looked for something to run. The monitor sees by it who is stuck.
+  std::atomic<std::uint32_t> tick{0};
+
+  run_queue queue;
+  /// How many in a row came from the slot that runs next. The holder's.
+  unsigned next_streak{0};
+  /// For choosing whom to steal from. The holder's.
+  std::uint64_t random_state;
+
+  /// Figures, counted by the holder.
+  counter tasks_run;
+  counter timers_fired;
+  counter timers_stolen;
+  counter wakeups;
+  lateness_histogram::recorder lateness;
+
+  std::uint64_t random() noexcept {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+  }
+};
+
+struct worker {
+  explicit worker(live_scheduler& s) noexcept : home(s) {}
+
+  live_scheduler& home;
+  processor* held{nullptr};
+  /// The processor that whoever wakes this worker gives it, written before the note is left.
+  processor* given{nullptr};
+  bool spinning{false};
+  /// Runs timers now; what they make ready is looked at when all that were due are done.
+  bool firing{false};
+  processor* before_blocking{nullptr};
+  note parked;
+  worker* next_idle{nullptr};
+  std::thread thread;
+};
+
+}  // namespace verge::detail

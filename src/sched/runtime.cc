@@ -1,0 +1,152 @@
+// The runtime that users hold, the default one, and what becomes of them at a fork and at exit.
+
+#include <verge/runtime.h>
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include <sched/runtime_core.h>
+
+namespace verge {
+
+namespace detail {
+
+void print_and_terminate(const std::exception_ptr& e) {
+  try {
+    std::rethrow_exception(e);
+  } catch (const std::exception& what) {
+    std::fprintf(stderr, "verge: nobody caught an exception of a task or callback: %s\n",
+                 what.what());
+  } catch (...) {
+    std::fprintf(stderr, "verge: nobody caught an exception of a task or callback\n");
+  }
+  std::terminate();
+}
+
+namespace {
+
+unsigned wanted_processors(unsigned n) noexcept {
+  if (n != 0) return n;
+  return std::clamp(std::thread::hardware_concurrency(), 1U, live_scheduler::max_processors);
+}
+
+/// All runtimes, and the default one. Never destroyed: threads may outlive static objects.
+struct registry {
+  std::mutex lock;
+  runtime_core* first{nullptr};
+  std::atomic<runtime*> standard{nullptr};
+  bool exiting{false};
+
+  static registry& get() {
+    static registry& all = *[] {
+      auto* r = new registry;
+      ::pthread_atfork(&before_fork, &in_parent, &in_child);
+      return r;
+    }();
+    return all;
+  }
+
+ private:
+  // The list must be whole in the child.
+  static void before_fork() { get().lock.lock(); }
+  static void in_parent() { get().lock.unlock(); }
+  static void in_child() {
+    registry& all = get();
+    for (runtime_core* c = all.first; c != nullptr; c = c->next) c->timers->lost_in_fork();
+    all.first = nullptr;
+    all.standard.store(nullptr, std::memory_order_relaxed);  // leaked: its threads are gone
+    all.lock.unlock();
+  }
+};
+
+void end_default_runtime() {
+  registry& all = registry::get();
+  runtime* standard = nullptr;
+  {
+    std::lock_guard held(all.lock);
+    standard = all.standard.exchange(nullptr, std::memory_order_acq_rel);
+    all.exiting = true;
+  }
+  delete standard;
+}
+
+}  // namespace
+
+runtime_core::runtime_core(runtime_options& options)
+    : scheduler(wanted_processors(options.processors),
+                options.on_exception ? std::move(options.on_exception) : print_and_terminate,
+                poller::wait_method::automatic),
+      timers(new clockwork(make_engine(options.engine, scheduler), scheduler, scheduler)) {
+  try {
+    scheduler.start(*timers);
+  } catch (...) {
+    scheduler.stop();
+    timers->end();
+    throw;
+  }
+  registry& all = registry::get();
+  std::lock_guard held(all.lock);
+  next = all.first;
+  if (next != nullptr) next->previous = this;
+  all.first = this;
+}
+
+runtime_core::~runtime_core() {
+  {
+    registry& all = registry::get();
+    std::lock_guard held(all.lock);
+    (previous == nullptr ? all.first : previous->next) = next;
+    if (next != nullptr) next->previous = previous;
+  }
+  scheduler.stop();
+  end_timers_and_tasks(scheduler, *timers);
+}
+
+scheduler& scheduler_or_default() {
+  if (scheduler* s = current_scheduler()) return *s;
+  return default_runtime().scheduler();
+}
+
+}  // namespace detail
+
+runtime::runtime(runtime_options options)
+    : core_(std::make_unique<detail::runtime_core>(options)) {}
+
+runtime::~runtime() {
+  // In the child of a fork there are no threads to wait for, and locks may be held for ever.
+  if (core_->timers->forked()) static_cast<void>(core_.release());
+}
+
+void runtime::set_processors(unsigned n) { core_->scheduler.set_processors(n); }
+unsigned runtime::processors() const noexcept { return core_->scheduler.processors(); }
+detail::scheduler& runtime::scheduler() noexcept { return core_->scheduler; }
+
+runtime& default_runtime() {
+  detail::registry& all = detail::registry::get();
+  if (runtime* r = all.standard.load(std::memory_order_acquire)) return *r;
+  // Made outside of the lock, which making a runtime takes; of two, one is thrown away.
+  {
+    std::lock_guard held(all.lock);
+    if (all.exiting) {
+      throw std::logic_error(
+          "verge: the default runtime has ended, for the program is exiting; start no timers or "
+          "tasks from destructors of static objects");
+    }
+  }
+  auto made = std::make_unique<runtime>();
+  runtime* expected = nullptr;
+  if (all.standard.compare_exchange_strong(expected, made.get(), std::memory_order_acq_rel)) {
+    static const int once = std::atexit(&detail::end_default_runtime);
+    static_cast<void>(once);
+    return *made.release();
+  }
+  return *expected;
+}
+
+}  // namespace verge

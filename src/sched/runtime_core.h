@@ -1,0 +1,45 @@
+#pragma once
+
+#include <verge/runtime.h>
+
+#include <sched/live_scheduler.h>
+#include <timer/callback.h>
+#include <timer/clockwork.h>
+
+namespace verge::detail {
+
+/// What a runtime is made of.
+struct runtime_core {
+  explicit runtime_core(runtime_options& options);
+  ~runtime_core();
+  runtime_core(const runtime_core&) = delete;
+  runtime_core& operator=(const runtime_core&) = delete;
+
+  live_scheduler scheduler;
+  clockwork* timers;  ///< ends itself, once the last handle has gone
+
+  /// The list of all, for the child of a fork.
+  runtime_core* previous{nullptr};
+  runtime_core* next{nullptr};
+};
+
+/// The default for exceptions that nobody takes.
+void print_and_terminate(const std::exception_ptr& e);
+
+/// After the scheduler has stopped: drops what is queued, takes the timers off their queues, ends
+/// the tasks that are suspended, and the clockwork.
+template <class Scheduler>
+void end_timers_and_tasks(Scheduler& s, clockwork& timers) noexcept {
+  while (runnable* r = s.take_leftover()) {
+    // Callbacks that had fired and not begun. Whatever else is queued is part of a job.
+    if (r->run == &run_callback) discard_callback(static_cast<timer_node&>(*r));
+  }
+  timers.its_engine().drain();
+  s.abandon_jobs();
+  timers.end();
+}
+
+/// The engine of that name.
+std::unique_ptr<detail::engine> make_engine(verge::engine which, engine_host& host);
+
+}  // namespace verge::detail

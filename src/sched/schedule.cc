@@ -1,0 +1,262 @@
+// What a worker runs next: schedule, and find_runnable when its own queue is empty.
+
+#include <algorithm>
+
+#include <clock/true_clock.h>
+#include <sched/fence.h>
+#include <sched/live_scheduler.h>
+#include <sched/this_thread.h>
+
+namespace verge::detail {
+
+namespace {
+
+/// After so many in a row from the slot that runs next, the queue has its turn: two tasks that hand
+/// over to each other for ever must not starve the others (Go #65178).
+constexpr unsigned max_next_streak = 16;
+/// Every so many looks the global queue comes before the local one. Prime, so as not to beat with
+/// patterns in what the tasks do.
+constexpr std::uint32_t global_turn = 61;
+
+}  // namespace
+
+void live_scheduler::work(worker& w) noexcept {
+  this_thread = {.current = this, .as_worker = &w, .running = nullptr};
+  set_timer_slack(1);
+  while (w.held != nullptr || acquire_or_park(w)) {
+    runnable* r = schedule(w);
+    if (r == nullptr) {
+      if (stopping_.load(std::memory_order_acquire)) break;
+      continue;
+    }
+    if (w.spinning) stop_spinning(w);
+    w.held->tasks_run.add();
+    r->run(*r);
+  }
+  this_thread = {};
+}
+
+runnable* live_scheduler::schedule(worker& w) noexcept {
+  processor& p = *w.held;
+  const std::uint32_t tick = p.tick.load(std::memory_order_relaxed) + 1;
+  p.tick.store(tick, std::memory_order_relaxed);
+  if (stopping_.load(std::memory_order_relaxed)) return nullptr;
+  if (is_spare(p)) {
+    if (others_came_back()) {
+      retire(w);
+      return nullptr;
+    }
+  } else if (stuck_.load(std::memory_order_relaxed)) {
+    stuck_.store(false, std::memory_order_relaxed);
+  }
+  if (p.retiring.load(std::memory_order_relaxed)) {
+    retire(w);
+    return nullptr;
+  }
+  if (tick % global_turn == 0 && global_size_.load(std::memory_order_relaxed) != 0) {
+    if (runnable* r = take_global(p)) return r;
+  }
+  check_timers(p, p.id);
+  if (runnable* r = take_local(p)) return r;
+  return find_runnable(w);
+}
+
+runnable* live_scheduler::find_runnable(worker& w) noexcept {
+  for (;;) {
+    processor& p = *w.held;
+    if (stopping_.load(std::memory_order_relaxed) || p.retiring.load(std::memory_order_relaxed)) {
+      return nullptr;
+    }
+    check_timers(p, p.id);
+    if (runnable* r = take_local(p)) return r;
+    if (global_size_.load(std::memory_order_relaxed) != 0) {
+      if (runnable* r = take_global(p)) return r;
+    }
+    if (runnable* r = poll_without_blocking(w)) return r;
+
+    // Half as many spinners as busy processors are enough to find what there is.
+    const unsigned busy = processors() - idle_count_.load(std::memory_order_relaxed);
+    if (w.spinning || 2 * spinning_.load(std::memory_order_relaxed) < busy) {
+      if (!w.spinning) {
+        w.spinning = true;
+        spinning_.fetch_add(1, std::memory_order_relaxed);
+      }
+      if (runnable* r = steal(w)) return r;
+    }
+
+    {
+      std::lock_guard held(lock_);
+      if (stopping_.load(std::memory_order_relaxed)) return nullptr;
+      if (p.retiring.load(std::memory_order_relaxed)) return nullptr;
+      if (runnable* r = global_.pop_front()) {
+        global_size_.store(global_.size(), std::memory_order_relaxed);
+        return r;
+      }
+      give_up_locked(w);
+    }
+    if (w.spinning) {
+      w.spinning = false;
+      spinning_.fetch_sub(1, std::memory_order_relaxed);
+      // The other half of the agreement on lost wake-ups: idle and not spinning first, then look.
+      full_fence();
+      if (anything_queued()) {
+        std::lock_guard held(lock_);
+        if (processor* again = take_idle_locked()) {
+          w.held = again;
+          w.spinning = true;
+          spinning_.fetch_add(1, std::memory_order_relaxed);
+        }
+      }
+    }
+    if (w.held == nullptr) {
+      if (runnable* r = block_in_poller(w)) return r;
+      if (w.held == nullptr && !park(w)) return nullptr;
+    }
+  }
+}
+
+runnable* live_scheduler::take_local(processor& p) noexcept {
+  runnable* next = p.queue.take_next();
+  if (next == nullptr) {
+    p.next_streak = 0;
+    return p.queue.take();
+  }
+  if (++p.next_streak <= max_next_streak) return next;
+  p.next_streak = 0;
+  runnable* oldest = p.queue.take();
+  if (oldest == nullptr) return next;
+  push_local(p, *next);
+  return oldest;
+}
+
+runnable* live_scheduler::take_global(processor& p) noexcept {
+  std::unique_lock held(lock_);
+  runnable* first = global_.pop_front();
+  if (first == nullptr) return nullptr;
+  // A fair share of what is there, to come back for it less often, and no more than fits.
+  std::size_t share = global_.size() / processors();
+  share = std::min<std::size_t>(share, run_queue::capacity / 2 - p.queue.size() / 2);
+  for (; share > 0; --share) {
+    runnable* r = global_.pop_front();
+    if (!p.queue.push(*r)) {
+      global_.push_back(*r);
+      break;
+    }
+  }
+  global_size_.store(global_.size(), std::memory_order_relaxed);
+  return first;
+}
+
+runnable* live_scheduler::steal(worker& w) noexcept {
+  constexpr int rounds = 4;
+  processor& mine = *w.held;
+  const unsigned n = slots();
+  for (int round = 0; round < rounds; ++round) {
+    const bool last = round == rounds - 1;
+    const auto start = static_cast<unsigned>(mine.random() % n);
+    for (unsigned i = 0; i < n; ++i) {
+      const unsigned victim = (start + i) % n;
+      if (last && engine_->next_when(victim) != 0 && victim != mine.id) {
+        const timer_check c = check_timers(mine, victim);
+        if (c.ran != 0) {
+          mine.timers_stolen.add(c.ran);
+          if (runnable* r = take_local(mine)) return r;
+        }
+      }
+      processor& from = *all_[victim];
+      if (&from == &mine) continue;
+      if (runnable* r = mine.queue.steal_half(from.queue, last)) return r;
+    }
+    if (spare_ != nullptr && &mine != spare_.get()) {
+      if (runnable* r = mine.queue.steal_half(spare_->queue, last)) return r;
+    }
+  }
+  return nullptr;
+}
+
+runnable* live_scheduler::poll_without_blocking(worker& w) noexcept {
+  if (!poller_.has_sources() || polling_.load(std::memory_order_relaxed)) return nullptr;
+  ready_list found = poller_.poll(0);
+  last_poll_.store(cheap_now(), std::memory_order_relaxed);
+  runnable* first = found.pop_front();
+  while (runnable* r = found.pop_front()) push_local(*w.held, *r);
+  return first;
+}
+
+/// Sleeps in the poller until something is ready or the earliest timer of all is due, unless
+/// somebody else does. Returns with a processor if there was one to be had, and with what the poll
+/// found; the rest of that goes to the queues.
+runnable* live_scheduler::block_in_poller(worker& w) noexcept {
+  if (polling_.exchange(true, std::memory_order_acquire)) return nullptr;
+  poll_until_.store(INT64_MAX, std::memory_order_relaxed);
+  // Publish first, then look: see the ground rules.
+  full_fence();
+  const std::int64_t next = time_sleep_until();
+  std::int64_t timeout = -1;
+  if (next != 0) {
+    timeout = std::max<std::int64_t>(next - true_now(), 0);
+    poll_until_.store(next, std::memory_order_relaxed);
+  }
+  ready_list found;
+  if (!stopping_.load(std::memory_order_acquire) && timeout != 0) found = poller_.poll(timeout);
+  poll_until_.store(0, std::memory_order_relaxed);
+  last_poll_.store(cheap_now(), std::memory_order_relaxed);
+  polling_.store(false, std::memory_order_release);
+
+  {
+    std::lock_guard held(lock_);
+    processor* p = take_idle_locked();
+    if (p == nullptr && stuck_.load(std::memory_order_relaxed) && !spare_active_) {
+      spare_active_ = true;
+      p = spare_.get();
+    }
+    w.held = p;
+  }
+  if (w.held == nullptr) {
+    inject(std::move(found));
+    return nullptr;
+  }
+  w.held->wakeups.add();
+  runnable* first = found.pop_front();
+  if (first != nullptr) {
+    while (runnable* r = found.pop_front()) push_local(*w.held, *r);
+    if (!w.held->queue.empty()) wake_processor();
+    return first;
+  }
+  w.spinning = true;
+  spinning_.fetch_add(1, std::memory_order_relaxed);
+  return nullptr;
+}
+
+/// Runs what is due of processor p's timers on behalf of `holder`. What they made ready is in the
+/// holder's queue then; one the holder can run itself, for more another worker is woken.
+timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept {
+  if (is_spare(holder) && p == holder.id) return {.now = 0, .next = 0, .ran = 0};
+  worker& w = *this_thread.as_worker;
+  w.firing = true;
+  const timer_check c = engine_->check_timers(p, 0, p == holder.id);
+  w.firing = false;
+  if (c.ran != 0 && holder.queue.size() > 1) wake_processor();
+  return c;
+}
+
+bool live_scheduler::anything_queued() const noexcept {
+  if (global_size_.load(std::memory_order_relaxed) != 0) return true;
+  const unsigned n = slots();
+  for (unsigned i = 0; i < n; ++i) {
+    if (!all_[i]->queue.empty()) return true;
+  }
+  return !spare_->queue.empty();
+}
+
+std::int64_t live_scheduler::time_sleep_until() const noexcept {
+  std::int64_t earliest = 0;
+  const unsigned n = slots();
+  for (unsigned i = 0; i < n; ++i) {
+    const std::int64_t when = engine_->next_when(i);
+    if (when != 0 && (earliest == 0 || when < earliest)) earliest = when;
+  }
+  return earliest;
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,46 @@
+// The calling thread, and how it waits.
+
+#include <verge/detail/scheduling.h>
+
+#include <sched/futex.h>
+#include <sched/this_thread.h>
+
+namespace verge::detail {
+
+thread_local constinit thread_state this_thread{};
+
+scheduler* current_scheduler() noexcept { return this_thread.current; }
+job* current_job() noexcept { return this_thread.running; }
+void set_current_job(job* j) noexcept { this_thread.running = j; }
+
+void thread_waiter::wait(const char* waiting_for) noexcept {
+  if (scheduler_ != nullptr) {
+    scheduler_->block(*this, waiting_for);
+  } else {
+    wait_in_kernel();
+  }
+}
+
+void thread_waiter::wake_thread(waiter& w) noexcept {
+  auto& self = static_cast<thread_waiter&>(w);
+  if (self.scheduler_ != nullptr) {
+    self.scheduler_->unblock(self);
+  } else {
+    self.wake_in_kernel();
+  }
+}
+
+/// Three values: 0 nobody waits yet, 1 woken, 2 the thread sleeps. The waker's exchange is its last
+/// touch of the word; a wake of an address that is in use no more disturbs nobody, as everybody who
+/// sleeps in the kernel looks at his word again.
+void thread_waiter::wait_in_kernel() noexcept {
+  std::uint32_t seen = 0;
+  if (!word_.compare_exchange_strong(seen, 2, std::memory_order_acquire)) return;
+  while (word_.load(std::memory_order_acquire) != 1) futex_wait(word_, 2);
+}
+
+void thread_waiter::wake_in_kernel() noexcept {
+  if (word_.exchange(1, std::memory_order_release) == 2) futex_wake(word_, 1);
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,265 @@
+#include <sched/simulated_scheduler.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include <sched/this_thread.h>
+#include <timer/clockwork.h>
+
+namespace verge::detail {
+
+simulated_scheduler::simulated_scheduler(std::uint64_t seed, std::int64_t start,
+                                         std::function<void(std::exception_ptr)> handler)
+    : seed_(seed),
+      // Seeds that differ in a bit should give runs that differ in all.
+      random_state_((seed + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 | 1),
+      handler_(std::move(handler)),
+      now_(start) {}
+
+simulated_scheduler::~simulated_scheduler() { stop(); }
+
+void simulated_scheduler::start(clockwork& timers) {
+  timers_ = &timers;
+  engine_ = &timers.its_engine();
+  engine_->grow(1);
+}
+
+void simulated_scheduler::stop() noexcept {
+  {
+    std::lock_guard held(lock_);
+    if (stopping_) return;
+    stopping_ = true;
+    if (idle_turners_.size() != turners_.size()) {
+      std::fprintf(stderr, "%s\nverge: a simulation cannot end while a plain function is blocked\n",
+                   report_locked().c_str());
+      std::abort();
+    }
+    for (turner* t : idle_turners_) t->turn.leave();
+    idle_turners_.clear();
+  }
+  for (auto& t : turners_) t->thread.join();
+  turners_.clear();
+}
+
+void simulated_scheduler::enter() noexcept { this_thread.current = this; }
+void simulated_scheduler::leave() noexcept { this_thread.current = nullptr; }
+
+void simulated_scheduler::join_in() noexcept {
+  blocked_thread me{.waiter = nullptr, .waiting_for = "its turn", .until = nullptr, .turn = {}};
+  {
+    std::lock_guard held(lock_);
+    ready_threads_.push_back(&me);
+  }
+  me.turn.wait();
+  this_thread.current = this;
+}
+
+void simulated_scheduler::drop_out() noexcept {
+  this_thread.current = nullptr;
+  std::lock_guard held(lock_);
+  give_baton_to_turner_locked();
+}
+
+/// With the baton, which the caller gives up.
+void simulated_scheduler::give_baton_to_turner_locked() {
+  if (!idle_turners_.empty()) {
+    turner* t = idle_turners_.back();
+    idle_turners_.pop_back();
+    t->turn.leave();
+    return;
+  }
+  turners_.push_back(std::make_unique<turner>());
+  turner& t = *turners_.back();
+  t.thread = std::thread([this, &t] { take_turns(t); });
+}
+
+void simulated_scheduler::take_turns(turner& self) noexcept {
+  this_thread.current = this;
+  std::unique_lock held(lock_);
+  while (!stopping_) {
+    if (blocked_thread* b = take_finished_run_locked()) {
+      hand_over_locked(self, *b, held);
+      continue;
+    }
+    const std::size_t tasks = ready_tasks_.size();
+    const std::size_t all = tasks + ready_threads_.size();
+    if (all == 0) {
+      held.unlock();
+      const bool moved = time_jump();
+      held.lock();
+      if (!moved && ready_tasks_.empty() && ready_threads_.empty()) {
+        hand_over_locked(self, *check_dead_locked(), held);
+      }
+      continue;
+    }
+    const std::size_t i = random() % all;
+    if (i < tasks) {
+      runnable* r = std::exchange(ready_tasks_[i], ready_tasks_.back());
+      ready_tasks_.pop_back();
+      held.unlock();
+      r->run(*r);
+      held.lock();
+    } else {
+      blocked_thread* b = std::exchange(ready_threads_[i - tasks], ready_threads_.back());
+      ready_threads_.pop_back();
+      hand_over_locked(self, *b, held);
+    }
+  }
+}
+
+/// Gives the baton to `to`, and waits until this turner is needed again.
+void simulated_scheduler::hand_over_locked(turner& self, blocked_thread& to,
+                                           std::unique_lock<std::mutex>& held) {
+  idle_turners_.push_back(&self);
+  to.turn.leave();
+  held.unlock();
+  self.turn.wait();
+  held.lock();
+}
+
+simulated_scheduler::blocked_thread* simulated_scheduler::take_finished_run_locked() noexcept {
+  const auto it = std::find_if(blocked_.begin(), blocked_.end(), [](const blocked_thread* b) {
+    return b->until != nullptr && (*b->until)();
+  });
+  if (it == blocked_.end()) return nullptr;
+  blocked_thread* b = *it;
+  blocked_.erase(it);
+  return b;
+}
+
+/// Everything is blocked: moves time to the next timer and fires what is due then. False if there is
+/// no timer.
+bool simulated_scheduler::time_jump() noexcept {
+  const std::int64_t next = engine_->next_exactly(0);
+  if (next == 0 || next == INT64_MAX) return false;  // what is due never is no way on
+  if (next > now()) {
+    now_.store(next, std::memory_order_release);
+    jumps_.fetch_add(1, std::memory_order_relaxed);
+  }
+  engine_->check_timers(0, now(), true);
+  return true;
+}
+
+/// Nothing can ever go on. Gives the thread that is to hear of it; if there is none that could, the
+/// program stops.
+simulated_scheduler::blocked_thread* simulated_scheduler::check_dead_locked() noexcept {
+  for (auto it = blocked_.begin(); it != blocked_.end(); ++it) {
+    if ((*it)->until == nullptr) continue;
+    blocked_thread* b = *it;
+    blocked_.erase(it);
+    b->deadlocked = true;
+    return b;
+  }
+  std::fprintf(stderr, "%s\n", report_locked().c_str());
+  std::abort();
+}
+
+std::string simulated_scheduler::report() const {
+  std::lock_guard held(lock_);
+  return report_locked();
+}
+
+std::string simulated_scheduler::report_locked() const {
+  const std::int64_t t = now_.load(std::memory_order_relaxed);
+  char time[64];
+  std::snprintf(time, sizeof time, "%lld.%09lld s", static_cast<long long>(t / 1'000'000'000),
+                static_cast<long long>(t % 1'000'000'000));
+  std::string text =
+      std::string("verge: deadlock at ") + time + ": everything is blocked and no timer is pending";
+  std::lock_guard held(jobs_lock_);
+  for (const job* j = first_job_; j != nullptr; j = j->next_live) {
+    const char* what = j->waiting_for.load(std::memory_order_relaxed);
+    text += "\n  task " + std::to_string(j->number) + " waits for ";
+    text += what == nullptr ? "its turn" : what;
+  }
+  for (const blocked_thread* b : blocked_) {
+    if (b->until != nullptr) continue;
+    text += "\n  a thread waits for ";
+    text += b->waiting_for;
+  }
+  return text;
+}
+
+bool simulated_scheduler::run_until(const std::function<bool()>& done) {
+  blocked_thread me{
+      .waiter = nullptr, .waiting_for = "the end of run()", .until = &done, .turn = {}};
+  {
+    std::lock_guard held(lock_);
+    if (done()) return true;
+    blocked_.push_back(&me);
+    give_baton_to_turner_locked();
+  }
+  me.turn.wait();
+  return !me.deadlocked;
+}
+
+void simulated_scheduler::ready(runnable& r) noexcept {
+  std::lock_guard held(lock_);
+  ready_tasks_.push_back(&r);
+}
+
+std::uint64_t simulated_scheduler::random() noexcept {
+  random_state_ ^= random_state_ << 13;
+  random_state_ ^= random_state_ >> 7;
+  random_state_ ^= random_state_ << 17;
+  return random_state_ * 0x2545f4914f6cdd1d >> 16;
+}
+
+void simulated_scheduler::block(thread_waiter& w, const char* waiting_for) noexcept {
+  blocked_thread me{.waiter = &w, .waiting_for = waiting_for, .until = nullptr, .turn = {}};
+  {
+    std::lock_guard held(lock_);
+    if (w.woken()) return;
+    blocked_.push_back(&me);
+    give_baton_to_turner_locked();
+  }
+  me.turn.wait();
+}
+
+void simulated_scheduler::unblock(thread_waiter& w) noexcept {
+  std::lock_guard held(lock_);
+  w.wake_in_kernel();  // nobody sleeps there: this marks it woken
+  const auto it = std::find_if(blocked_.begin(), blocked_.end(),
+                               [&](const blocked_thread* b) { return b->waiter == &w; });
+  if (it == blocked_.end()) return;  // woken before it blocks
+  ready_threads_.push_back(*it);
+  blocked_.erase(it);
+}
+
+void simulated_scheduler::job_started(job& j) {
+  std::lock_guard held(jobs_lock_);
+  j.number = ++jobs_begun_;
+  j.prev_live = last_job_;
+  j.next_live = nullptr;
+  (last_job_ == nullptr ? first_job_ : last_job_->next_live) = &j;
+  last_job_ = &j;
+}
+
+void simulated_scheduler::job_ended(job& j) noexcept {
+  std::lock_guard held(jobs_lock_);
+  (j.prev_live == nullptr ? first_job_ : j.prev_live->next_live) = j.next_live;
+  (j.next_live == nullptr ? last_job_ : j.next_live->prev_live) = j.prev_live;
+}
+
+void simulated_scheduler::abandon_jobs() noexcept {
+  for (;;) {
+    job* j = nullptr;
+    {
+      std::lock_guard held(jobs_lock_);
+      j = first_job_;
+    }
+    if (j == nullptr) return;
+    j->abandon(*j);
+  }
+}
+
+runnable* simulated_scheduler::take_leftover() noexcept {
+  if (ready_tasks_.empty()) return nullptr;
+  runnable* r = ready_tasks_.back();
+  ready_tasks_.pop_back();
+  return r;
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <engine/engine.h>
+#include <sched/futex.h>
+#include <verge/detail/scheduling.h>
+
+/// The scheduler in simulated time: one thing runs at a time, and time moves when nothing can.
+///
+/// There is one baton. Who has it runs; all others wait for it. It is held by a thread that takes
+/// part, while that runs the code under test, or by a *turner*: a thread of the scheduler's own that
+/// takes turns, picking one of the ready things at random and running it if it is a task, or handing
+/// the baton on if it is a thread. When nothing is ready the turner moves time to the next timer.
+///
+/// Ground rules
+///  - Everything below `lock_` is guarded by it. The lock is not held while anything runs.
+///  - Only the holder of the baton runs tasks, fires timers or moves time. `now_` is written by it
+///    alone and read by anybody.
+///  - A thread that blocks hands the baton to a turner and sleeps until a turner gives it back: when
+///    what it waits for has come, and its turn.
+///  - The order of everything depends only on the seed and on what the holder did: whatever becomes
+///    ready is appended by the holder. (Threads that take no part may make things ready too; a run
+///    with such threads is not repeatable.)
+namespace verge::detail {
+
+class simulated_scheduler final : public scheduler, public engine_host {
+ public:
+  simulated_scheduler(std::uint64_t seed, std::int64_t start,
+                      std::function<void(std::exception_ptr)> handler);
+  ~simulated_scheduler();
+
+  void start(clockwork& timers);
+  /// Ends the turners. With the baton.
+  void stop() noexcept;
+  runnable* take_leftover() noexcept;
+  void abandon_jobs() noexcept;
+
+  /// The calling thread takes part from now on, or no longer. It gets the baton at once, for nobody
+  /// else has it yet.
+  void enter() noexcept;
+  void leave() noexcept;
+  /// The same for a further thread, which waits for its turn.
+  void join_in() noexcept;
+  void drop_out() noexcept;
+
+  /// Gives the baton away until `done`. False on a deadlock; report() says which.
+  bool run_until(const std::function<bool()>& done);
+  std::string report() const;
+
+  std::uint64_t jumps() const noexcept { return jumps_.load(std::memory_order_relaxed); }
+  std::uint64_t seed() const noexcept { return seed_; }
+
+  // scheduler
+  void ready(runnable& r) noexcept override;
+  void ready_next(runnable& r) noexcept override { ready(r); }
+  void ready_last(runnable& r) noexcept override { ready(r); }
+  std::int64_t now() noexcept override { return now_.load(std::memory_order_acquire); }
+  std::uint64_t random() noexcept override;
+  void block(thread_waiter& w, const char* waiting_for) noexcept override;
+  void unblock(thread_waiter& w) noexcept override;
+  void enter_blocking() noexcept override {}
+  void leave_blocking() noexcept override {}
+  void job_started(job& j) override;
+  void job_ended(job& j) noexcept override;
+  void unhandled(std::exception_ptr e) noexcept override { handler_(std::move(e)); }
+  clockwork& timers() noexcept override { return *timers_; }
+
+  // engine_host
+  std::int64_t cheap_now() noexcept override { return now(); }
+  unsigned home_processor() noexcept override { return 0; }
+  void wake_net_poller(std::int64_t) noexcept override {}
+  void timer_fired(std::int64_t, std::int64_t) noexcept override {}
+
+ private:
+  /// A thread that waits: for something, or for its turn.
+  struct blocked_thread {
+    thread_waiter* waiter;
+    const char* waiting_for;
+    const std::function<bool()>* until;  ///< for run_until, in place of a waiter
+    note turn;
+    bool deadlocked{false};
+  };
+  struct turner {
+    note turn;
+    std::thread thread;
+  };
+
+  void take_turns(turner& self) noexcept;
+  void hand_over_locked(turner& self, blocked_thread& to, std::unique_lock<std::mutex>& held);
+  blocked_thread* take_finished_run_locked() noexcept;
+  void give_baton_to_turner_locked();
+  bool time_jump() noexcept;
+  std::string report_locked() const;
+  blocked_thread* check_dead_locked() noexcept;
+
+  const std::uint64_t seed_;
+  std::uint64_t random_state_;
+  std::function<void(std::exception_ptr)> handler_;
+  clockwork* timers_{nullptr};
+  engine* engine_{nullptr};
+  std::atomic<std::int64_t> now_;
+  std::atomic<std::uint64_t> jumps_{0};
+
+  mutable std::mutex lock_;
+  std::vector<runnable*> ready_tasks_;
+  std::vector<blocked_thread*> ready_threads_;
+  std::vector<blocked_thread*> blocked_;
+  std::vector<std::unique_ptr<turner>> turners_;
+  std::vector<turner*> idle_turners_;
+  bool stopping_{false};
+
+  mutable std::mutex jobs_lock_;
+  job* first_job_{nullptr};
+  job* last_job_{nullptr};
+  std::uint64_t jobs_begun_{0};
+};
+
+}  // namespace verge::detail

@@ -1,0 +1,73 @@
+#include <verge/simulation.h>
+#include <verge/time.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <sched/runtime_core.h>
+#include <sched/simulated_scheduler.h>
+#include <sched/this_thread.h>
+#include <timer/callback.h>
+#include <timer/clockwork.h>
+
+namespace verge {
+
+class simulation::implementation {
+ public:
+  explicit implementation(simulation_options& options)
+      : scheduler(
+            options.seed, options.start.time_since_epoch().count(),
+            options.on_exception ? std::move(options.on_exception) : detail::print_and_terminate),
+        timers(new detail::clockwork(detail::make_engine(options.engine, scheduler), scheduler,
+                                     scheduler)) {
+    scheduler.start(*timers);
+    scheduler.enter();
+  }
+  ~implementation() {
+    scheduler.leave();
+    scheduler.stop();
+    detail::end_timers_and_tasks(scheduler, *timers);
+  }
+  implementation(const implementation&) = delete;
+  implementation& operator=(const implementation&) = delete;
+
+  detail::simulated_scheduler scheduler;
+  detail::clockwork* timers;
+};
+
+simulation::simulation(simulation_options options) {
+  if (options.start.time_since_epoch().count() <= 0) {
+    throw std::invalid_argument("verge: a simulation starts at a positive time");
+  }
+  if (detail::current_scheduler() != nullptr) {
+    throw std::logic_error(
+        "verge: this thread belongs to a runtime or a simulation already; make the simulation on a "
+        "thread of the program, and end one before making the next");
+  }
+  it_ = std::make_unique<implementation>(options);
+}
+
+simulation::~simulation() = default;
+
+void simulation::run_until(const std::function<bool()>& done) {
+  if (!it_->scheduler.run_until(done)) throw deadlock(it_->scheduler.report());
+}
+
+void simulation::sleep_until(clock::time_point t) { verge::sleep_until(t).wait(); }
+
+clock::time_point simulation::now() noexcept {
+  return clock::time_point(clock::duration(it_->scheduler.now()));
+}
+std::uint64_t simulation::jumps() const noexcept { return it_->scheduler.jumps(); }
+std::uint64_t simulation::seed() const noexcept { return it_->scheduler.seed(); }
+detail::scheduler& simulation::scheduler() noexcept { return it_->scheduler; }
+
+simulation::participant::participant(simulation& sim) : sim_(sim) {
+  if (detail::current_scheduler() != nullptr) {
+    throw std::logic_error("verge: this thread takes part in a simulation or runtime already");
+  }
+  sim_.it_->scheduler.join_in();
+}
+simulation::participant::~participant() { sim_.it_->scheduler.drop_out(); }
+
+}  // namespace verge

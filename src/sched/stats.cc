@@ -1,0 +1,57 @@
+// The figures of a runtime.
+
+#include <sched/runtime_core.h>
+
+namespace verge {
+
+namespace {
+
+void add(processor_stats& sum, const processor_stats& p) noexcept {
+  sum.timers_live += p.timers_live;
+  sum.timers_deleted += p.timers_deleted;
+  sum.timers_fired += p.timers_fired;
+  sum.timers_stolen += p.timers_stolen;
+  sum.tasks_run += p.tasks_run;
+  sum.tasks_queued += p.tasks_queued;
+  sum.wakeups += p.wakeups;
+  sum.lateness += p.lateness;
+}
+
+processor_stats as_stats(const detail::live_scheduler::figures& f,
+                         const detail::timer_counts& timers) noexcept {
+  return {.timers_live = timers.live,
+          .timers_deleted = timers.deleted,
+          .timers_fired = f.timers_fired,
+          .timers_stolen = f.timers_stolen,
+          .tasks_run = f.tasks_run,
+          .tasks_queued = f.queued,
+          .wakeups = f.wakeups,
+          .lateness = f.lateness};
+}
+
+}  // namespace
+
+runtime_stats runtime::stats() const {
+  detail::live_scheduler& s = core_->scheduler;
+  detail::engine& e = core_->timers->its_engine();
+  runtime_stats all;
+  const unsigned made = s.processors_made();
+  for (unsigned p = 0; p < made; ++p) {
+    const processor_stats one = as_stats(s.read(p), e.counts(p));
+    add(all.total, one);
+    // A processor that was given up counts in the sum only.
+    if (p < s.processors()) all.processors.push_back(one);
+  }
+  add(all.total, as_stats(s.read(made), {}));
+  add(all.total, as_stats(s.read_foreign(), {}));
+  const auto net = s.net().statistics();
+  all.poll_breaks = net.breaks_written;
+  all.polls = net.blocking_polls;
+  all.monitor_wakeups = s.monitor_wakeups();
+  all.spare_used = s.spare_used();
+  all.threads = s.workers_started();
+  all.timer_bytes = e.bytes() + core_->timers->memory().bytes_reserved;
+  return all;
+}
+
+}  // namespace verge

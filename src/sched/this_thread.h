@@ -1,0 +1,19 @@
+#pragma once
+
+#include <verge/detail/scheduling.h>
+
+namespace verge::detail {
+
+struct worker;
+
+/// What the calling thread is to verge. Only this thread reads or writes it.
+struct thread_state {
+  scheduler* current{nullptr};  ///< whose worker or simulated thread it is
+  worker* as_worker{nullptr};   ///< it, as a worker of a live scheduler
+  job* running{nullptr};        ///< the job it runs a piece of
+};
+
+/// initial-exec: one load, in the shared library too.
+[[gnu::tls_model("initial-exec")]] extern thread_local constinit thread_state this_thread;
+
+}  // namespace verge::detail

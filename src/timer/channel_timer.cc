@@ -1,0 +1,301 @@
+// Timers that send to a channel.
+//
+// The channel has room for one time. What must hold is Go 1.23's promise: once stop or reset has
+// returned, nothing from before is received. The engine alone cannot keep it, for a firing that it
+// has begun may send at any later moment. So the channel's lock decides:
+//
+// Ground rules
+//  - `due` says when the timer, as armed now, is due; 0 if it is not armed. It is guarded by the
+//    channel's lock, and the engine is told of every change under that lock, so the two agree.
+//  - A firing takes the lock and looks: if the timer is not armed, or not due yet at the time at
+//    which the firing was found due, then it belongs to an arming that is no more, and sends nothing.
+//  - stop and reset, under the lock, throw away what is in the channel. A time that nobody has
+//    received counts as pending.
+//  - Locks: the channel's before any of the engine's. The engine fires with none held.
+//  - The channel's hook context is the node, set back under the lock before the node goes.
+
+#include <timer/channel_timer.h>
+
+#include <memory>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include <clock/arithmetic.h>
+#include <timer/clockwork.h>
+
+namespace verge::detail {
+
+namespace {
+
+using time_point = clock::time_point;
+
+/// What a ticker needs that does not skip.
+struct ticker_state {
+  std::int64_t period{0};
+  std::int64_t next_tick{0};  ///< burst: the time of the next tick to be sent
+  std::uint64_t owed{0};      ///< burst: ticks that are due and have not been sent
+  bool in_channel{false};     ///< delay: a tick waits to be taken; the timer is not armed meanwhile
+};
+
+struct channel_payload {
+  tick_state* channel;
+  std::int64_t due;
+  ticker_state* ticker;  ///< null for one-shots and tickers that skip
+};
+static_assert(fits_in_node<channel_payload>);
+
+channel_payload& payload(timer_node& t) noexcept {
+  return *std::launder(reinterpret_cast<channel_payload*>(t.payload));
+}
+const channel_payload& payload(const timer_node& t) noexcept {
+  return *std::launder(reinterpret_cast<const channel_payload*>(t.payload));
+}
+
+time_point as_time_point(std::int64_t t) noexcept { return time_point(clock::duration(t)); }
+
+/// The channel's lock, and whoever is to be woken when it is let go.
+class locked_channel {
+ public:
+  explicit locked_channel(timer_node& t) noexcept : channel_(*payload(t).channel) {
+    channel_.lock();
+  }
+  ~locked_channel() {
+    channel_.unlock();
+    if (to_wake_ != nullptr) to_wake_->wake();
+  }
+  locked_channel(const locked_channel&) = delete;
+  locked_channel& operator=(const locked_channel&) = delete;
+
+  /// Sends t if there is room or somebody waits. The one to be woken is woken at the end.
+  bool send(std::int64_t t) noexcept {
+    time_point value = as_time_point(t);
+    const chan_step step = channel_.try_send_locked(value);
+    if (step.to_wake != nullptr) to_wake_ = step.to_wake;
+    return step.what == chan_step::done;
+  }
+  /// Whether somebody waits for a time, so that send() hands it over.
+  bool somebody_waits() const noexcept { return to_wake_ != nullptr; }
+  bool drain() noexcept { return channel_.drain_locked(); }
+
+ private:
+  tick_state& channel_;
+  waiter* to_wake_{nullptr};
+};
+
+bool still_meant(const channel_payload& p, std::int64_t now) noexcept {
+  return p.due != 0 && now >= p.due;
+}
+
+void fire_one_shot(timer_node& t, std::int64_t now) noexcept {
+  locked_channel held(t);
+  channel_payload& p = payload(t);
+  if (!still_meant(p, now)) return;
+  p.due = 0;
+  held.send(now);
+}
+
+void fire_skip(timer_node& t, std::int64_t now) noexcept {
+  locked_channel held(t);
+  // If a tick waits in the channel, this one is missed.
+  if (still_meant(payload(t), now)) held.send(now);
+}
+
+/// Sends the next tick that is owed, if any. True if somebody took it at once.
+bool send_owed(ticker_state& s, locked_channel& held) noexcept {
+  if (s.owed == 0 || !held.send(s.next_tick)) return false;
+  --s.owed;
+  s.next_tick = saturating_add(s.next_tick, s.period);
+  return held.somebody_waits();
+}
+
+void fire_burst(timer_node& t, std::int64_t now) noexcept {
+  bool more = false;
+  {
+    locked_channel held(t);
+    channel_payload& p = payload(t);
+    if (!still_meant(p, now)) return;
+    ticker_state& s = *p.ticker;
+    const std::int64_t first_new =
+        saturating_add(s.next_tick, static_cast<std::int64_t>(s.owed) * s.period);
+    if (now >= first_new) s.owed += static_cast<std::uint64_t>((now - first_new) / s.period) + 1;
+    more = send_owed(s, held);
+  }
+  // Several may wait for a tick, and are woken one by one.
+  while (more) {
+    locked_channel held(t);
+    more = payload(t).due != 0 && send_owed(*payload(t).ticker, held);
+  }
+}
+
+/// With the lock held.
+void arm_delayed(timer_node& t) noexcept {
+  channel_payload& p = payload(t);
+  clockwork& of = clockwork::of(t);
+  p.due = of.deadline(p.ticker->period);
+  try {
+    of.reset(t, p.due, 0);
+  } catch (...) {
+    // No memory for the queue, or the runtime has ended: the ticker stands still.
+    p.due = 0;
+    if (!of.ended()) of.home().unhandled(std::current_exception());
+  }
+}
+
+void fire_delay(timer_node& t, std::int64_t now) noexcept {
+  locked_channel held(t);
+  channel_payload& p = payload(t);
+  if (!still_meant(p, now)) return;
+  p.due = 0;
+  held.send(now);
+  if (held.somebody_waits()) {
+    arm_delayed(t);
+  } else {
+    p.ticker->in_channel = true;
+  }
+}
+
+/// A tick was taken: a burst goes on, a delayed ticker starts over.
+void tick_taken(void* context) noexcept {
+  timer_node& t = *static_cast<timer_node*>(context);
+  channel_payload& p = payload(t);
+  if (p.ticker == nullptr) return;
+  if (p.ticker->in_channel) {
+    p.ticker->in_channel = false;
+    arm_delayed(t);
+  } else if (p.due != 0 && p.ticker->owed > 0) {
+    // The place in the ring that was just made free; nobody waits while values are there.
+    time_point value = as_time_point(p.ticker->next_tick);
+    if (p.channel->try_send_locked(value).what != chan_step::done) return;
+    --p.ticker->owed;
+    p.ticker->next_tick = saturating_add(p.ticker->next_tick, p.ticker->period);
+  }
+}
+
+/// The last receiver of after() or tick() goes.
+void channel_unused(chan_base& c) noexcept {
+  timer_node* t = nullptr;
+  c.lock();
+  if (c.hooks_context != nullptr) {
+    t = static_cast<timer_node*>(c.hooks_context);
+    // It may be on its way out: then there is nothing to stop.
+    std::uint32_t refs = t->refs.load(std::memory_order_relaxed);
+    while (refs != 0 && !t->refs.compare_exchange_weak(refs, refs + 1)) {
+    }
+    if (refs == 0) t = nullptr;
+  }
+  c.unlock();
+  if (t == nullptr) return;
+  clockwork& of = clockwork::of(*t);
+  if (!of.forked()) stop_channel(*t);
+  of.release(*t);
+}
+
+void destroy_channel(timer_node& t) noexcept {
+  channel_payload& p = payload(t);
+  p.channel->lock();
+  p.channel->hooks_context = nullptr;
+  p.channel->unlock();
+  tick_state::drop(p.channel);
+  delete p.ticker;
+}
+
+constexpr timer_behaviour behaviours[] = {
+    {.fire = &fire_one_shot, .invoke = nullptr, .destroy = &destroy_channel},
+    {.fire = &fire_skip, .invoke = nullptr, .destroy = &destroy_channel},
+    {.fire = &fire_burst, .invoke = nullptr, .destroy = &destroy_channel},
+    {.fire = &fire_delay, .invoke = nullptr, .destroy = &destroy_channel}};
+
+constexpr chan_hooks when_taken{.taken = &tick_taken, .unused = nullptr};
+
+/// What engine and ticker are told: the engine repeats by itself, except for a ticker that waits for
+/// its ticks to be taken.
+std::int64_t engine_period(const channel_payload& p, const timer_node& t,
+                           std::int64_t period) noexcept {
+  const bool waits = p.ticker != nullptr && t.does.load(std::memory_order_relaxed) ==
+                                                &behaviours[std::size_t(channel_kind::delay)];
+  return waits ? 0 : period;
+}
+
+/// With the lock held, or before the timer is known to anybody.
+void arm(channel_payload& p, std::int64_t when, std::int64_t period) noexcept {
+  p.due = when;
+  if (p.ticker != nullptr) {
+    *p.ticker = {.period = period, .next_tick = when, .owed = 0, .in_channel = false};
+  }
+}
+
+}  // namespace
+
+const chan_hooks stop_when_unused{.taken = nullptr, .unused = &channel_unused};
+
+timer_node& make_channel_timer(clockwork& of, channel_kind kind, const chan_hooks* hooks) {
+  const bool keeps_count = kind == channel_kind::burst || kind == channel_kind::delay;
+  auto ticker = keeps_count ? std::make_unique<ticker_state>() : nullptr;
+  tick_state* channel = tick_state::make(1);
+  timer_node* t = nullptr;
+  try {
+    t = &of.make();
+  } catch (...) {
+    tick_state::drop(channel);
+    throw;
+  }
+  channel->hooks = keeps_count ? &when_taken : hooks;
+  channel->hooks_context = t;
+  ::new (static_cast<void*>(t->payload))
+      channel_payload{.channel = channel, .due = 0, .ticker = ticker.release()};
+  t->does.store(&behaviours[static_cast<std::size_t>(kind)], std::memory_order_relaxed);
+  return *t;
+}
+
+bool is_channel_timer(const timer_node& t) noexcept {
+  return t.does.load(std::memory_order_relaxed)->destroy == &destroy_channel;
+}
+
+bool is_ticker(const timer_node& t) noexcept {
+  return t.does.load(std::memory_order_relaxed) !=
+         &behaviours[static_cast<std::size_t>(channel_kind::one_shot)];
+}
+
+tick_state* share_channel(const timer_node& t) noexcept {
+  payload(t).channel->add_reference();
+  return payload(t).channel;
+}
+
+void start_channel(timer_node& t, std::int64_t when, std::int64_t period) {
+  channel_payload& p = payload(t);
+  arm(p, when, period);
+  clockwork::of(t).start(t, when, engine_period(p, t, period));
+}
+
+bool stop_channel(timer_node& t) noexcept {
+  locked_channel held(t);
+  channel_payload& p = payload(t);
+  const bool armed = std::exchange(p.due, 0) != 0;
+  clockwork::of(t).stop(t);
+  bool in_channel = held.drain();
+  if (p.ticker != nullptr) {
+    p.ticker->owed = 0;
+    in_channel = std::exchange(p.ticker->in_channel, false);
+  }
+  // A tick that waits says nothing about whether a ticker still runs.
+  return armed || (in_channel && (!is_ticker(t) || p.ticker != nullptr));
+}
+
+bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period) {
+  locked_channel held(t);
+  channel_payload& p = payload(t);
+  // The engine first: if it has no room, all stays as it was.
+  clockwork::of(t).reset(t, when, engine_period(p, t, period));
+  bool pending = p.due != 0;
+  const bool drained = held.drain();
+  if (p.ticker != nullptr) {
+    pending = pending || p.ticker->in_channel;
+  } else if (!is_ticker(t)) {
+    pending = pending || drained;
+  }
+  arm(p, when, period);
+  return pending;
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+#include <verge/chan.h>
+#include <verge/clock.h>
+#include <verge/detail/timer_node.h>
+
+/// Timers that send the time to a channel: one-shots, and tickers with their three ways to miss a
+/// tick. See channel_timer.cc.
+namespace verge::detail {
+
+using tick_state = chan_state<clock::time_point>;
+
+enum class channel_kind : std::uint8_t { one_shot, skip, burst, delay };
+
+/// A node with a channel, not started. Throws std::bad_alloc.
+timer_node& make_channel_timer(clockwork& of, channel_kind kind, const chan_hooks* hooks);
+bool is_channel_timer(const timer_node& t) noexcept;
+/// The channel, with a reference for the caller.
+tick_state* share_channel(const timer_node& t) noexcept;
+
+/// First due after `delay`, then every `period` if it is a ticker.
+void start_channel(timer_node& t, std::int64_t when, std::int64_t period);
+bool stop_channel(timer_node& t) noexcept;
+bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period);
+bool is_ticker(const timer_node& t) noexcept;
+
+/// The hooks of after() and tick(): the timer stops when nobody has the channel any more.
+extern const chan_hooks stop_when_unused;
+
+}  // namespace verge::detail

@@ -1,0 +1,43 @@
+#include <timer/clockwork.h>
+
+#include <stdexcept>
+
+#include <clock/arithmetic.h>
+
+namespace verge::detail {
+
+clockwork::clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host)
+    : engine_(std::move(e)), nodes_(engine_->node_size(), this), scheduler_(s), host_(host) {}
+
+timer_node& clockwork::make() {
+  refuse_if_ended();
+  return *engine_->construct(nodes_.allocate());
+}
+
+void clockwork::free(timer_node& t) noexcept {
+  nodes_.free(engine_->destruct(t));
+  if (ended_.load(std::memory_order_relaxed)) [[unlikely]]
+    drop();
+}
+
+std::int64_t clockwork::deadline(std::int64_t d) noexcept {
+  return when_after(host_.cheap_now(), d);
+}
+
+void clockwork::end() noexcept {
+  left_.store(nodes_.stats().nodes_live + 1, std::memory_order_relaxed);
+  ended_.store(true, std::memory_order_release);
+  drop();
+}
+
+void clockwork::drop() noexcept {
+  if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+void clockwork::throw_ended() {
+  throw std::logic_error(
+      "verge: the runtime of this timer has ended; a timer can only be started while its runtime "
+      "lives");
+}
+
+}  // namespace verge::detail

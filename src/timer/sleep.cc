@@ -1,0 +1,82 @@
+// Sleeping: a timer whose firing is an event that one party waits for.
+
+#include <verge/timeout.h>
+
+#include <new>
+
+#include <clock/arithmetic.h>
+#include <timer/clockwork.h>
+
+namespace verge::detail {
+
+namespace {
+
+/// The event outlives the sleeper if need be: the firing has a reference on the node.
+struct alarm {
+  one_shot event;
+  std::uint32_t ticket;
+};
+
+alarm& payload(timer_node& t) noexcept {
+  return *std::launder(reinterpret_cast<alarm*>(t.payload));
+}
+one_shot& event(timer_node& t) noexcept { return payload(t).event; }
+
+void fire_sleep(timer_node& t, std::int64_t /*now*/) noexcept {
+  alarm& a = payload(t);
+  a.event.fire(a.ticket);
+}
+
+constexpr timer_behaviour sleep_behaviour{
+    .fire = &fire_sleep, .invoke = nullptr, .destroy = nullptr};
+static_assert(std::is_trivially_destructible_v<alarm> && fits_in_node<alarm>);
+
+}  // namespace
+
+sleep_action::sleep_action(const sleep_operation& op) {
+  if (op.relative_ && op.time_ <= 0) return;
+  clockwork& of = scheduler_or_default().timers();
+  when_ = op.relative_ ? of.deadline(op.time_) : as_time(op.time_);
+  if (!op.relative_ && when_ <= of.now()) return;
+  node_ = &of.make();
+  ::new (static_cast<void*>(node_->payload)) alarm;
+  node_->does.store(&sleep_behaviour, std::memory_order_relaxed);
+}
+
+sleep_action::~sleep_action() {
+  if (node_ != nullptr) clockwork::of(*node_).release(*node_);
+}
+
+bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {
+  if (node_ == nullptr) return false;
+  waiter_ = &w;
+  payload(*node_).ticket = ticket;
+  event(*node_).subscribe(w);  // nobody else knows it yet
+  try {
+    clockwork::of(*node_).start(*node_, when_, 0);
+  } catch (const std::bad_alloc&) {
+    event(*node_).unsubscribe(w);
+    out_of_memory_ = true;
+    return false;
+  }
+  return true;
+}
+
+void sleep_action::withdraw() noexcept {
+  event(*node_).unsubscribe(*waiter_);
+  clockwork::of(*node_).stop(*node_);
+}
+
+void sleep_action::finish(std::uint32_t /*winner*/) {
+  if (out_of_memory_) throw std::bad_alloc();
+}
+
+}  // namespace verge::detail
+
+namespace verge {
+
+const char* timed_out::what() const noexcept { return "verge: not done in time"; }
+
+void detail::throw_timed_out() { throw timed_out(); }
+
+}  // namespace verge
