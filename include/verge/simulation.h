@@ -28,13 +28,13 @@
 /// to the nanosecond. If there is no timer either, that is a deadlock, and it is reported with what
 /// each task waits for.
 ///
-/// One thing runs at a time, and where several could the seed decides which: the same seed gives the
-/// same run. Another seed gives another order of all that happens at one instant, which is how a
-/// test finds out what depends on it.
+/// One thing runs at a time, and where several could the seed decides which: the same seed gives
+/// the same run. Another seed gives another order of all that happens at one instant, which is how
+/// a test finds out what depends on it.
 ///
-/// Plain threads take part as well. The thread that makes the simulation does from then on: whatever
-/// of verge it calls is the simulation's, and when it waits, time may jump. Further threads come in
-/// through thread(), or as a participant.
+/// Plain threads take part as well. The thread that makes the simulation does from then on:
+/// whatever of verge it calls is the simulation's, and when it waits, time may jump. Further
+/// threads come in through thread(), or as a participant.
 namespace verge {
 
 /// Everything is blocked and no timer is pending. what() lists what each task and thread waits for.
@@ -65,8 +65,8 @@ class simulation {
   simulation(const simulation&) = delete;
   simulation& operator=(const simulation&) = delete;
 
-  /// Runs a task, a callable that returns one, or a plain callable, to its end and gives its result.
-  /// Throws verge::deadlock if it can never end.
+  /// Runs a task, a callable that returns one, or a plain callable, to its end and gives its
+  /// result. Throws verge::deadlock if it can never end.
   template <class F>
   decltype(auto) run(F&& f) {
     auto h = detail::spawn(scheduler(), std::forward<F>(f));

@@ -29,13 +29,13 @@
 ///   verge::ticker tk(100ms);                                // again and again
 ///   for (auto at : tk.c()) poll(at);
 ///
-/// All of it works from any thread, on any timer, at any time; no timer is ever early. Delays may be
-/// of any std::chrono unit: zero and negative ones are due at once, and one that leads past the end
-/// of the clock never is.
+/// All of it works from any thread, on any timer, at any time; no timer is ever early. Delays may
+/// be of any std::chrono unit: zero and negative ones are due at once, and one that leads past the
+/// end of the clock never is.
 ///
-/// A handle owns its timer. Destroying it stops the timer, waits for a callback that runs on another
-/// thread - never for the one it is called from - and ends what the callback has captured. So nothing
-/// of a timer happens once its handle is gone. detach() lets it go on by itself.
+/// A handle owns its timer. Destroying it stops the timer, waits for a callback that runs on
+/// another thread - never for the one it is called from - and ends what the callback has captured.
+/// So nothing of a timer happens once its handle is gone. detach() lets it go on by itself.
 namespace verge {
 
 using time_point = clock::time_point;
@@ -118,10 +118,12 @@ receiver<time_point> after(std::chrono::duration<Rep, Period> d) {
 /// receives between 11 and 34; `>` is when a tick is received:
 ///
 ///   skip   due   10        20        30        40        50
-///          >     10                        34(20)   40   50     one tick waits, the others are gone;
+///          >     10                        34(20)   40   50     one tick waits, the others are
+///          gone;
 ///                                                               the grid stays as it was
-///   burst  >     10                        34(20) 34(30) 40 50  every tick arrives, late ones at once
-///   delay  >     10                        34(20)      44   54  the next one comes a full period
+///   burst  >     10                        34(20) 34(30) 40 50  every tick arrives, late ones at
+///   once delay  >     10                        34(20)      44   54  the next one comes a full
+///   period
 ///                                                               after the late one was taken
 ///
 /// The number in brackets is the time that the tick carries.

@@ -21,8 +21,8 @@
 ///   verge::timeout(verge::recv(ch), 50ms).wait();                    // on a plain thread
 ///   auto reply = co_await verge::timeout(call(server), 2s);          // a task, too
 ///
-/// An operation - recv, send, select, a join - that does not take place in time is withdrawn: it has
-/// not happened. One that can take place at once does so, whatever the limit.
+/// An operation - recv, send, select, a join - that does not take place in time is withdrawn: it
+/// has not happened. One that can take place at once does so, whatever the limit.
 ///
 /// A task that does not end in time is cancelled: what it waits in throws verge::cancelled inside
 /// it. The timeout is over when the task has ended, so nothing of it goes on behind the caller's

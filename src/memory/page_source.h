@@ -7,8 +7,8 @@ namespace verge::detail {
 
 class page_source {
  public:
-  /// Zeroed memory on a multiple of `alignment`, a power of two; nullptr if there is none to be had.
-  /// Pages that are never touched cost nothing.
+  /// Zeroed memory on a multiple of `alignment`, a power of two; nullptr if there is none to be
+  /// had. Pages that are never touched cost nothing.
   virtual void* map(std::size_t bytes, std::size_t alignment) noexcept = 0;
 
   /// Gives back what map() returned, whole.

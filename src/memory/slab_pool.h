@@ -6,16 +6,16 @@
 // look, and learns from the node's version that it is not the one that was meant.
 //
 // Promises
-//   - Any thread may allocate and free, also what another allocated. With warm caches either takes a
-//     few nanoseconds, no lock and no atomic read-modify-write.
+//   - Any thread may allocate and free, also what another allocated. With warm caches either takes
+//     a few nanoseconds, no lock and no atomic read-modify-write.
 //   - The pool never writes to a node but for its version, neither when it is free nor when it is
 //     handed out again: a node keeps its last contents. What is constructed in it is constructed
 //     once, before it is first handed out.
 //   - A version is odd while the node is in use, even while it is free, and goes up by one each
 //     time. It never comes round: a node that has used up its 2^31 lives is retired.
 //   - A node's address leads to its pool (owner) without a pointer in the node.
-//   - Out of memory: allocate() throws std::bad_alloc, try_allocate() returns nullptr; the pool is as
-//     it was.
+//   - Out of memory: allocate() throws std::bad_alloc, try_allocate() returns nullptr; the pool is
+//     as it was.
 //   - A pool of few nodes is small: pages are touched as nodes are first used. From the second
 //     2 MiB on it asks for huge pages, so that a million nodes cost no TLB misses.
 //
@@ -26,15 +26,15 @@
 //                                     | version, index | contents ... |
 //
 // Each thread has a cache of addresses in each pool, at its thread_slot. It is filled from, and
-// spills into, the pool's depot, half a cache at a time. The depot is a stack of the indices of free
-// nodes; it lies in the chunks, a piece in each, and has room for all of the chunk's nodes, so
+// spills into, the pool's depot, half a cache at a time. The depot is a stack of the indices of
+// free nodes; it lies in the chunks, a piece in each, and has room for all of the chunk's nodes, so
 // freeing needs no memory. Nodes are not linked: to refill a cache touches no node.
 //
 // Ground rules
-//   - A cache's `nodes` belong to the thread whose slot it is; its `count` is written by it, and read
-//     by stats() of others.
-//   - mutex_ guards the depot (top_ and the segments), the carving (carved_) and the adding of chunks.
-//     chunks_ is written under it and read without.
+//   - A cache's `nodes` belong to the thread whose slot it is; its `count` is written by it, and
+//     read by stats() of others.
+//   - mutex_ guards the depot (top_ and the segments), the carving (carved_) and the adding of
+//     chunks. chunks_ is written under it and read without.
 //   - A node's version is written by whoever has the node: its user, who frees it, or the thread
 //     that takes it out of its cache. Anybody may read it. A node is handed from one to the next by
 //     the user (who must order his last use before the free, as with any allocator), by the cache
@@ -43,8 +43,8 @@
 //     compare the version. If it still is the one that was meant, the field is that life's. This
 //     holds if the field is only ever stored with release: the new life's store comes after the new
 //     version, so who sees the one sees the other.
-//   - The pool may be destroyed when no other thread is in one of its functions any more. Caches are
-//     part of the pool: threads need not know.
+//   - The pool may be destroyed when no other thread is in one of its functions any more. Caches
+//     are part of the pool: threads need not know.
 #pragma once
 
 #include <memory/page_source.h>

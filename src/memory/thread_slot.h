@@ -5,9 +5,9 @@
 // lies at that place in any table, and sees all that the one before did there. So a table needs no
 // care when threads come and go, and threads none when tables do.
 //
-// Ground rules. What lies at a number's place may be written by that number's thread only. There are
-// `thread_slot_count` numbers; a thread that finds none left, or asks after it gave its own back
-// (from the destructor of a thread_local), has none and must do without.
+// Ground rules. What lies at a number's place may be written by that number's thread only. There
+// are `thread_slot_count` numbers; a thread that finds none left, or asks after it gave its own
+// back (from the destructor of a thread_local), has none and must do without.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ inline constexpr std::uint32_t no_thread_slot = UINT32_MAX;
 /// The calling thread's number if it has one already.
 inline std::uint32_t thread_slot() noexcept { return this_thread_slot; }
 
-/// The calling thread's number; takes one if it has none. `no_thread_slot` if there is none to take.
+/// The calling thread's number; takes one if it has none. `no_thread_slot` if there is none to
+/// take.
 std::uint32_t take_thread_slot() noexcept;
 
 /// More than any number that was ever taken.

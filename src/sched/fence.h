@@ -8,7 +8,8 @@ namespace verge::detail {
 /// same. For two parties of which each first says something and then looks at what the other said.
 inline void full_fence() noexcept {
 #if defined(__SANITIZE_THREAD__)
-  // The thread sanitizer knows no fences; a read-modify-write that all of them share orders as much.
+  // The thread sanitizer knows no fences; a read-modify-write that all of them share orders as
+  // much.
   static std::atomic<int> turnstile{0};
   turnstile.fetch_add(1, std::memory_order_seq_cst);
 #else

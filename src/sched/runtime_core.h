@@ -9,8 +9,8 @@
 namespace verge::detail {
 
 /// What a runtime is made of.
-struct runtime_core {
-  explicit runtime_core(runtime_options& options);
+struct [[gnu::visibility("hidden")]] runtime_core {
+  explicit runtime_core(runtime_options & options);
   ~runtime_core();
   runtime_core(const runtime_core&) = delete;
   runtime_core& operator=(const runtime_core&) = delete;

@@ -129,8 +129,8 @@ simulated_scheduler::blocked_thread* simulated_scheduler::take_finished_run_lock
   return b;
 }
 
-/// Everything is blocked: moves time to the next timer and fires what is due then. False if there is
-/// no timer.
+/// Everything is blocked: moves time to the next timer and fires what is due then. False if there
+/// is no timer.
 bool simulated_scheduler::time_jump() noexcept {
   const std::int64_t next = engine_->next_exactly(0);
   if (next == 0 || next == INT64_MAX) return false;  // what is due never is no way on

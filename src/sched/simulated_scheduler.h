@@ -16,16 +16,17 @@
 /// The scheduler in simulated time: one thing runs at a time, and time moves when nothing can.
 ///
 /// There is one baton. Who has it runs; all others wait for it. It is held by a thread that takes
-/// part, while that runs the code under test, or by a *turner*: a thread of the scheduler's own that
-/// takes turns, picking one of the ready things at random and running it if it is a task, or handing
-/// the baton on if it is a thread. When nothing is ready the turner moves time to the next timer.
+/// part, while that runs the code under test, or by a *turner*: a thread of the scheduler's own
+/// that takes turns, picking one of the ready things at random and running it if it is a task, or
+/// handing the baton on if it is a thread. When nothing is ready the turner moves time to the next
+/// timer.
 ///
 /// Ground rules
 ///  - Everything below `lock_` is guarded by it. The lock is not held while anything runs.
 ///  - Only the holder of the baton runs tasks, fires timers or moves time. `now_` is written by it
 ///    alone and read by anybody.
-///  - A thread that blocks hands the baton to a turner and sleeps until a turner gives it back: when
-///    what it waits for has come, and its turn.
+///  - A thread that blocks hands the baton to a turner and sleeps until a turner gives it back:
+///    when what it waits for has come, and its turn.
 ///  - The order of everything depends only on the seed and on what the holder did: whatever becomes
 ///    ready is appended by the holder. (Threads that take no part may make things ready too; a run
 ///    with such threads is not repeatable.)

@@ -1,8 +1,8 @@
 // Callbacks of timers: from firing to their end, and how a destructor waits for that.
 //
-// A firing makes the node ready on the runtime's queues: the node itself is the runnable, nothing is
-// allocated. Each firing is a task of its own; a callback that blocks, or takes long, does not hold
-// up the next one of the same timer.
+// A firing makes the node ready on the runtime's queues: the node itself is the runnable, nothing
+// is allocated. Each firing is a task of its own; a callback that blocks, or takes long, does not
+// hold up the next one of the same timer.
 //
 // Ground rules
 //  - `runs` counts the firings that have not begun (low), those that run (middle), and has two

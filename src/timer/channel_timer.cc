@@ -8,7 +8,8 @@
 //  - `due` says when the timer, as armed now, is due; 0 if it is not armed. It is guarded by the
 //    channel's lock, and the engine is told of every change under that lock, so the two agree.
 //  - A firing takes the lock and looks: if the timer is not armed, or not due yet at the time at
-//    which the firing was found due, then it belongs to an arming that is no more, and sends nothing.
+//    which the firing was found due, then it belongs to an arming that is no more, and sends
+//    nothing.
 //  - stop and reset, under the lock, throw away what is in the channel. A time that nobody has
 //    received counts as pending.
 //  - Locks: the channel's before any of the engine's. The engine fires with none held.
@@ -208,8 +209,8 @@ constexpr timer_behaviour behaviours[] = {
 
 constexpr chan_hooks when_taken{.taken = &tick_taken, .unused = nullptr};
 
-/// What engine and ticker are told: the engine repeats by itself, except for a ticker that waits for
-/// its ticks to be taken.
+/// What engine and ticker are told: the engine repeats by itself, except for a ticker that waits
+/// for its ticks to be taken.
 std::int64_t engine_period(const channel_payload& p, const timer_node& t,
                            std::int64_t period) noexcept {
   const bool waits = p.ticker != nullptr && t.does.load(std::memory_order_relaxed) ==

@@ -16,9 +16,9 @@
 /// destroyed as before, and only refuse to be started again.
 namespace verge::detail {
 
-class clockwork {
+class [[gnu::visibility("hidden")]] clockwork {
  public:
-  clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host);
+  clockwork(std::unique_ptr<engine> e, scheduler & s, engine_host & host);
   clockwork(const clockwork&) = delete;
   clockwork& operator=(const clockwork&) = delete;
 
@@ -28,14 +28,14 @@ class clockwork {
   /// std::logic_error once the runtime has ended.
   timer_node& make();
   /// Gives a node back whose payload has ended.
-  void free(timer_node& t) noexcept;
+  void free(timer_node & t) noexcept;
   /// Ends the payload of a node that nobody refers to any more, and gives it back.
-  void bury(timer_node& t) noexcept {
+  void bury(timer_node & t) noexcept {
     if (auto* destroy = t.does.load(std::memory_order_acquire)->destroy) destroy(t);
     free(t);
   }
   /// Drops a reference.
-  void release(timer_node& t) noexcept {
+  void release(timer_node & t) noexcept {
     if (t.refs.fetch_sub(1, std::memory_order_acq_rel) == 1) bury(t);
   }
 
@@ -43,12 +43,12 @@ class clockwork {
   std::int64_t deadline(std::int64_t d) noexcept;
   std::int64_t now() noexcept { return host_.now(); }
 
-  void start(timer_node& t, std::int64_t when, std::int64_t period) {
+  void start(timer_node & t, std::int64_t when, std::int64_t period) {
     refuse_if_ended();
     engine_->start(t, when, period);
   }
-  bool stop(timer_node& t) noexcept { return engine_->stop(t); }
-  bool reset(timer_node& t, std::int64_t when, std::int64_t period) {
+  bool stop(timer_node & t) noexcept { return engine_->stop(t); }
+  bool reset(timer_node & t, std::int64_t when, std::int64_t period) {
     refuse_if_ended();
     return engine_->reset(t, when, period);
   }

@@ -132,7 +132,8 @@ class chan_base {
   /// Closes the channel and wakes all who wait. Throws if it is closed already.
   void close();
 
-  /// Set before the channel is shared, and constant from then on. The context is guarded by the lock.
+  /// Set before the channel is shared, and constant from then on. The context is guarded by the
+  /// lock.
   const chan_hooks* hooks{nullptr};
   void* hooks_context{nullptr};
 

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace verge {
 
 /// How late timers were, as counts in buckets that grow with the lateness: four to every power of
@@ -79,3 +81,5 @@ class lateness_histogram {
 };
 
 }  // namespace verge
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 
 #include <verge/detail/scheduling.h>
 
+#pragma GCC visibility push(default)
+
 /// A timer as every engine and every handle shares it: what to do when its time has come, and who
 /// still needs it. Where it waits until then is the engine's own affair, in the engine's own part
 /// of the node.
@@ -78,3 +80,5 @@ struct node_callable {
 };
 
 }  // namespace verge::detail
+
+#pragma GCC visibility pop
