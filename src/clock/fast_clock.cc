@@ -42,7 +42,7 @@ choice ask_machine() noexcept {
 }
 
 choice ask_environment_and_machine() noexcept {
-  const char* wish = std::getenv("VERGE_CLOCK");
+  const char* wish = std::getenv("VERGE_CLOCK");  // NOLINT(concurrency-mt-unsafe): read only
   if (wish != nullptr && std::strcmp(wish, "kernel") == 0) return choice::kernel;
   if (wish != nullptr && *wish != '\0' && std::strcmp(wish, "auto") != 0) {
     std::fprintf(

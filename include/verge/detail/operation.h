@@ -174,9 +174,9 @@ class awaitable {
  protected:
   awaitable() = default;
   awaitable(const awaitable&) = default;
-  awaitable(awaitable&&) = default;
+  awaitable(awaitable&&) noexcept = default;
   awaitable& operator=(const awaitable&) = default;
-  awaitable& operator=(awaitable&&) = default;
+  awaitable& operator=(awaitable&&) noexcept = default;
   ~awaitable() = default;
 };
 

@@ -53,7 +53,7 @@ class given_task {
 
 template <class Record, class Work>
 auto launch(scheduler& s, Work&& work) {
-  auto record = std::make_unique<Record>(s, std::move(work));
+  auto record = std::make_unique<Record>(s, std::forward<Work>(work));
   record->launch();
   return task_access::handle_of(*record.release());
 }
@@ -67,7 +67,7 @@ auto spawn(scheduler& s, F&& f, Args&&... args) {
     static_assert(sizeof...(Args) == 0, "a task takes no arguments: it has them already");
     using value = typename task_traits<work>::value_type;
     if (!f) throw_no_task();
-    return launch<spawned_task<value, given_task<value>>>(s, given_task<value>(std::move(f)));
+    return launch<spawned_task<value, given_task<value>>>(s, given_task<value>(std::forward<F>(f)));
   } else {
     using call = bound_call<work, std::decay_t<Args>...>;
     using value = std::invoke_result_t<work, std::decay_t<Args>...>;
