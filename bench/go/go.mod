@@ -1,0 +1,3 @@
+module verge/bench/go
+
+go 1.19
