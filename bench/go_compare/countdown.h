@@ -1,0 +1,29 @@
+// What sync.WaitGroup is to Go's side: tasks arrive, one waits for the last of them.
+#pragma once
+
+#include <verge/chan.h>
+#include <verge/task.h>
+
+#include <atomic>
+
+namespace verge::bench {
+
+class countdown {
+ public:
+  explicit countdown(int count) : left_(count) {}
+
+  /// The last to arrive sends over a handle of its own: the one who waits may be gone, and this
+  /// object with it, before the sender has come back.
+  void arrive() {
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    chan<bool> done = done_;
+    done.send(true);
+  }
+  task<void> wait() { co_await recv(done_); }
+
+ private:
+  std::atomic<int> left_;
+  chan<bool> done_{1};
+};
+
+}  // namespace verge::bench

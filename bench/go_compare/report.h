@@ -1,0 +1,33 @@
+// The comparison as a table, line by line while it runs, and as JSON at its end.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "figures.h"
+
+namespace verge::bench {
+
+/// One line: a number of verge's beside the same of Go's.
+struct comparison {
+  std::string workload;
+  statistic what;
+  double verge_ns;
+  double go_ns;  ///< 0 where there is no Go.
+  double goal;   ///< How many times better than Go verge is meant to be.
+
+  double ratio() const { return verge_ns > 0 ? go_ns / verge_ns : 0; }
+};
+
+void print_heading(const std::string& go_version, int processors, int rounds);
+void print(const comparison& line);
+void print_summary(const std::vector<comparison>& lines);
+
+/// Both throw std::runtime_error if the file cannot be written; the first is for finding out before
+/// minutes have gone into the figures.
+void check_writable(const std::filesystem::path& file);
+void write_json(const std::filesystem::path& file, const std::string& go_version, int processors,
+                int rounds, const std::vector<comparison>& lines);
+
+}  // namespace verge::bench
