@@ -1,258 +1,222 @@
-// The demonstration: a shop reminds each customer three minutes after the order, unless it is paid.
+// The demonstration: a shop reminds each customer who has not paid, a while after the order.
 //
-//   ./dev demo [ORDERS]
+//   ./dev demo [--quick] [--engine NAME] [--orders N]
 //
-// Ten minutes of the shop pass on a manual clock. Meanwhile two threads start, stop and reset
-// reminders, and the main thread moves the clock on and runs what is due, in the way a processor
-// does: all three on one heap, and on the same timers. At the end the books have to balance: each
-// reminder that was started was either stopped or fired, never both, in order and never early.
-//
-// There is no public timer API yet, so this is written against the inside of the library.
+// One thread takes the orders and starts a reminder for each; another takes the payments and stops
+// the reminders of those who pay, and puts off those of customers who ask for more time. What is not
+// stopped fires. At the end the books have to balance: every reminder was either stopped or fired,
+// none of them both, and none fired early. A million orders take some ten seconds.
 
-#include <timer/bad_timer.h>
-#include <timer/state_machine.h>
-#include <verge/clock.h>
+#include <verge/runtime.h>
+#include <verge/time.h>
 #include <verge/version.h>
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <iomanip>
-#include <iostream>
-#include <locale>
-#include <mutex>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include <unistd.h>
+
 namespace {
 
 using namespace std::chrono_literals;
-using std::chrono::nanoseconds;
 
-/// What the state machine is told to use: real atomics, a real lock.
-struct policy {
-  template <class T>
-  using atomic = std::atomic<T>;
-  using lock = std::mutex;
-
-  static void yield() { std::this_thread::yield(); }
-  // Nobody sleeps here: the main thread looks at the timers whenever it has moved the clock.
-  static void wake_net_poller(verge::detail::basic_timers<policy>&, std::int64_t) {}
-  // The orders outlive the heap.
-  static void acquire(verge::detail::basic_timer<policy>&) {}
-  static void release(verge::detail::basic_timer<policy>&) {}
-  [[noreturn]] static void bad_timer(const char* operation,
-                                     const verge::detail::basic_timer<policy>& t,
-                                     verge::detail::timer_state state) {
-    verge::detail::abort_on_bad_timer(operation, &t, state, t.when);
-  }
+struct options {
+  std::size_t orders = 1'000'000;
+  std::chrono::milliseconds patience = 5s;
+  verge::engine engine = verge::runtime_options{}.engine;
 };
 
-using timer = verge::detail::basic_timer<policy>;
-using timers = verge::detail::basic_timers<policy>;
-
-constexpr nanoseconds opening_hours = 10min;
-constexpr nanoseconds last_order = 6min;
-constexpr nanoseconds patience = 3min;
-constexpr nanoseconds clock_step = 1s;
-constexpr unsigned clerks = 2;
-
-/// The shop's books. Each figure is written by one thread or atomically, and read by the main one.
+/// What has become of the orders so far.
 struct books {
-  std::atomic<std::uint64_t> placed{0}, paid{0}, paid_late{0}, put_off{0};
-  std::uint64_t reminded{0}, early{0}, out_of_order{0};
-  std::int64_t last_due{0};
+  std::atomic<std::uint64_t> placed{0};
+  std::atomic<std::uint64_t> paid{0};
+  std::atomic<std::uint64_t> put_off{0};
+  std::atomic<std::uint64_t> reminded{0};
+  std::atomic<std::uint64_t> early{0};
 };
 
-struct order : timer {
-  books* shop{nullptr};
-  int armed{0}, stopped{0};  ///< by its clerk
-  int reminded{0};           ///< by the main thread
+struct order {
+  verge::timer reminder;
+  std::atomic<verge::time_point> not_before{verge::time_point{}};
 };
-
-/// The reminder's callback. `due` is the time that this arming of the timer was given.
-void remind(timer& t, std::uint64_t due, std::int64_t now) noexcept {
-  auto& o = static_cast<order&>(t);
-  const auto when = static_cast<std::int64_t>(due);
-  ++o.reminded;
-  ++o.shop->reminded;
-  o.shop->early += now < when;
-  o.shop->out_of_order += when < o.shop->last_due;
-  o.shop->last_due = when;
-}
-
-/// Something a customer does.
-struct event {
-  enum kind { places, pays, puts_off };
-  nanoseconds at;
-  kind what;
-  order* who;
-};
-
-/// What the customers are going to do, in order of time. Four in five pay in time and one in ten
-/// puts the payment off before; the same orders give the same plan.
-std::vector<event> make_plan(std::vector<order>& orders, unsigned clerk) {
-  std::mt19937_64 random(clerk);
-  std::uniform_int_distribution<std::int64_t> placed(0, last_order.count());
-  std::uniform_int_distribution<std::int64_t> takes(0, patience.count() * 5 / 4);
-  std::vector<event> plan;
-  for (std::size_t i = clerk; i < orders.size(); i += clerks) {
-    const nanoseconds start(placed(random));
-    const nanoseconds pay(takes(random));
-    plan.push_back({start, event::places, &orders[i]});
-    plan.push_back({start + pay, event::pays, &orders[i]});
-    if (random() % 10 == 0) plan.push_back({start + pay / 2, event::puts_off, &orders[i]});
-  }
-  std::sort(plan.begin(), plan.end(), [](const event& a, const event& b) { return a.at < b.at; });
-  return plan;
-}
 
 class shop {
  public:
-  explicit shop(std::size_t n) : orders_(n) {
-    for (auto& o : orders_) o.shop = &books_;
-  }
+  explicit shop(const options& o)
+      : options_(o), runtime_({.engine = o.engine}), orders_(o.orders) {}
 
   bool open() {
-    std::vector<std::thread> threads;
-    for (unsigned c = 0; c < clerks; ++c)
-      threads.emplace_back([this, c, plan = make_plan(orders_, c)] { serve(plan, progress_[c]); });
-
-    print_heading();
-    const auto start = std::chrono::steady_clock::now();
-    for (nanoseconds passed{0}; passed < opening_hours; passed += clock_step) {
-      if (passed > 0s && passed % 1min == 0s) print_row(passed);
-      clock_.advance(clock_step);
-      run_due_timers();
-      // The clerks keep pace: none is more than one step of the clock behind.
-      for (const auto& p : progress_)
-        while (p.load(std::memory_order_acquire) < passed.count()) std::this_thread::yield();
+    std::printf("%zu reminders on engine %s, %u processors\n", orders_.size(),
+                std::string(verge::name_of(options_.engine)).c_str(), runtime_.processors());
+    std::thread counter([this] { runtime_.run([this] { take_orders(); }); });
+    std::thread till([this] { take_payments(); });
+    const auto closing = [this] { return books_.paid + books_.reminded == orders_.size(); };
+    while (!closing()) {
+      show_progress();
+      verge::sleep(100ms).wait();
     }
-    for (auto& t : threads) t.join();
-    run_due_timers();
-    print_row(opening_hours);
-    took_ = std::chrono::steady_clock::now() - start;
-    return balance();
+    counter.join();
+    till.join();
+    show_progress();
+    std::printf("\n\n");
+    return report();
   }
 
  private:
-  std::int64_t now() const { return clock_.now().time_since_epoch().count(); }
-  nanoseconds opened_for() const { return clock_.now() - opening_; }
-
-  /// A clerk does what customers ask for, when the clock says that it is time.
-  void serve(const std::vector<event>& plan, std::atomic<std::int64_t>& progress) {
-    for (const event& e : plan) {
-      for (;;) {
-        const nanoseconds passed = opened_for();
-        if (e.at < passed) break;
-        progress.store(passed.count(), std::memory_order_release);
-        std::this_thread::yield();
-      }
-      handle(e);
+  void take_orders() {
+    std::mt19937_64 random(1);
+    const auto half = std::chrono::nanoseconds(options_.patience).count() / 2;
+    for (order& o : orders_) {
+      const std::chrono::nanoseconds wait(
+          half + static_cast<std::int64_t>(random() % std::uint64_t(half)));
+      o.not_before = verge::clock::now() + wait;
+      o.reminder = verge::after_func(wait, [this, &o] { remind(o); });
+      books_.placed.fetch_add(1, std::memory_order_release);
     }
-    progress.store(INT64_MAX, std::memory_order_release);
   }
 
-  void handle(const event& e) {
-    order& o = *e.who;
-    const std::int64_t due = now() + patience.count();
-    switch (e.what) {
-      case event::places:
-        ++books_.placed;
-        ++o.armed;
-        o.when = due;
-        o.f = remind;
-        o.seq = static_cast<std::uint64_t>(due);
-        add_timer(timers_, o);
-        break;
-      case event::pays:
-        if (del_timer(o)) {
-          ++books_.paid;
-          ++o.stopped;
-        } else {
-          ++books_.paid_late;
-        }
-        break;
-      case event::puts_off:
+  /// Nine in ten pay, some of them after they have asked for more time.
+  void take_payments() {
+    std::mt19937_64 random(2);
+    for (std::size_t i = 0; i < orders_.size(); ++i) {
+      while (books_.placed.load(std::memory_order_acquire) <= i) std::this_thread::yield();
+      order& o = orders_[i];
+      const std::uint64_t mood = random() % 100;
+      if (mood >= 90) continue;
+      if (mood >= 70) {
+        // A reset that comes too late would remind twice; one that is in time moves the bound first.
+        if (!o.reminder.stop()) continue;
+        o.not_before = verge::clock::now() + options_.patience / 2;
+        o.reminder.reset(options_.patience / 2);
         ++books_.put_off;
-        // Reminded already? Then this has started the reminder anew.
-        if (!mod_timer(timers_, o, due, 0, remind, static_cast<std::uint64_t>(due))) ++o.armed;
-        break;
+        if (mood >= 80) continue;
+      }
+      if (o.reminder.stop()) ++books_.paid;
     }
   }
 
-  /// What a processor does each time it looks at its timers.
-  void run_due_timers() {
-    const std::int64_t t = now();
-    std::lock_guard held(timers_.lock);
-    adjust_timers(timers_, t);
-    while (run_timer(timers_, t) == 0) {
+  void remind(const order& o) {
+    if (verge::clock::now() < o.not_before.load()) ++books_.early;
+    ++books_.reminded;
+  }
+
+  void show_progress() {
+    const std::uint64_t done = books_.paid + books_.reminded;
+    const int percent = static_cast<int>(100 * done / orders_.size());
+    // On a terminal the line is written over; elsewhere there is one every second.
+    static const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+    static int calls = 0;
+    if (!terminal && calls++ % 10 != 0 && percent != 100) return;
+    std::printf("%s  %3d %%  placed %zu  paid %zu  put off %zu  reminded %zu   %s",
+                terminal ? "\r" : "", percent, static_cast<std::size_t>(books_.placed),
+                static_cast<std::size_t>(books_.paid), static_cast<std::size_t>(books_.put_off),
+                static_cast<std::size_t>(books_.reminded), terminal ? "" : "\n");
+    std::fflush(stdout);
+  }
+
+  bool report() {
+    const verge::runtime_stats stats = runtime_.stats();
+    const verge::lateness_histogram& late = stats.total.lateness;
+    std::printf("  %-22s %12llu\n  %-22s %12llu\n  %-22s %12llu\n", "paid in time",
+                static_cast<unsigned long long>(books_.paid), "reminded",
+                static_cast<unsigned long long>(books_.reminded), "reminded too early",
+                static_cast<unsigned long long>(books_.early));
+    std::printf("  %-22s %9.1f MB\n\n", "memory for timers",
+                static_cast<double>(stats.timer_bytes) / 1e6);
+
+    std::printf("how late the reminders were\n");
+    for (const double q : {0.5, 0.9, 0.99, 0.999, 1.0}) {
+      std::printf("  %5.1f %% within %12.1f us\n", 100 * q,
+                  static_cast<double>(late.percentile(q)) / 1e3);
     }
-    if (should_clear_deleted(timers_)) clear_deleted_timers(timers_);
+    print_histogram(late);
+
+    const bool balanced = books_.paid + books_.reminded == orders_.size() && books_.early == 0;
+    std::printf("\n%s\n", balanced ? "The books balance: none lost, none twice, none early."
+                                   : "THE BOOKS DO NOT BALANCE.");
+    return balanced;
   }
 
-  static void print_heading() {
-    std::cout << "  minute    started    stopped   too late    put off      fired    on heap\n";
+  /// A line for every power of two, from a microsecond up.
+  static void print_histogram(const verge::lateness_histogram& late) {
+    constexpr std::size_t per_line = 4;
+    constexpr std::size_t first_line = 8;
+    constexpr int width = 50;
+    std::vector<std::uint64_t> lines(verge::lateness_histogram::bucket_count / per_line);
+    for (std::size_t b = 0; b < verge::lateness_histogram::bucket_count; ++b) {
+      lines[std::max(b / per_line, first_line)] += late[b];
+    }
+    const auto used = [](std::uint64_t n) { return n != 0; };
+    const auto first = std::find_if(lines.begin(), lines.end(), used);
+    const auto last = std::find_if(lines.rbegin(), lines.rend(), used).base();
+    const std::uint64_t most = *std::max_element(lines.begin(), lines.end());
+    std::printf("\n");
+    for (auto line = first; line < last; ++line) {
+      const auto index = static_cast<std::size_t>(line - lines.begin());
+      const double below =
+          static_cast<double>(verge::lateness_histogram::upper_bound(index * per_line + 3)) / 1e3;
+      const auto bar = static_cast<std::size_t>(*line * width / std::max<std::uint64_t>(most, 1));
+      std::printf("  under %10.1f us %9llu %s\n", below, static_cast<unsigned long long>(*line),
+                  std::string(*line != 0 ? std::max<std::size_t>(bar, 1) : 0, '#').c_str());
+    }
   }
 
-  void print_row(nanoseconds passed) const {
-    std::cout << std::setw(8) << passed / 1min;
-    for (const std::uint64_t figure :
-         {books_.placed.load(), books_.paid.load(), books_.paid_late.load(), books_.put_off.load(),
-          books_.reminded, std::uint64_t{timers_.num_timers.load()}})
-      std::cout << std::setw(11) << figure;
-    std::cout << std::endl;
-  }
-
-  /// Whether every reminder was accounted for.
-  bool balance() const {
-    const auto wrong = static_cast<std::uint64_t>(
-        std::count_if(orders_.begin(), orders_.end(),
-                      [](const order& o) { return o.armed != o.stopped + o.reminded; }));
-    const auto calls = books_.placed + books_.paid + books_.paid_late + books_.put_off;
-    std::cout << "\nTen minutes passed in " << std::chrono::duration<double>(took_).count()
-              << " s: " << calls << " calls from " << clerks << " threads, " << books_.reminded
-              << " reminders fired.\n"
-              << "Fired early: " << books_.early << ". Out of order: " << books_.out_of_order
-              << ". Lost, or both stopped and fired: " << wrong << ".\n";
-    return wrong == 0 && books_.early == 0 && books_.out_of_order == 0 && timers_.heap.empty();
-  }
-
-  verge::manual_clock clock_;
-  const verge::clock::time_point opening_ = clock_.now();
+  options options_;
+  verge::runtime runtime_;
   books books_;
-  timers timers_;
   std::vector<order> orders_;
-  /// How far each clerk has come, in nanoseconds after opening. Publishes what the clerk did.
-  std::atomic<std::int64_t> progress_[clerks] = {};
-  std::chrono::steady_clock::duration took_{};
 };
 
-struct thousands : std::numpunct<char> {
-  char do_thousands_sep() const override { return ','; }
-  std::string do_grouping() const override { return "\3"; }
-};
+constexpr const char* usage = "usage: demo [--quick] [--engine NAME] [--orders N]\n";
+
+options parse(int argc, char** argv) {
+  options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const auto value = [&]() -> std::string {
+      if (i + 1 == argc) throw std::invalid_argument(std::string(word) + " wants a value");
+      return argv[++i];
+    };
+    if (word == "--quick") {
+      o.orders = 50'000;
+      o.patience = 1s;
+    } else if (word == "--engine") {
+      o.engine = verge::engine_named(value());
+    } else if (word == "--orders") {
+      const std::string text = value();
+      char* end = nullptr;
+      const unsigned long long n = std::strtoull(text.c_str(), &end, 10);
+      if (*end != '\0' || n == 0 || n > 100'000'000 || text.front() == '-') {
+        throw std::invalid_argument("--orders wants a number from 1 to 100000000, not " + text);
+      }
+      o.orders = n;
+    } else if (word == "--help") {
+      std::printf("%s", usage);
+      std::exit(0);
+    } else {
+      throw std::invalid_argument("there is no option " + std::string(word));
+    }
+  }
+  return o;
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::size_t orders = 100'000;
-  if (argc > 1) {
-    const std::string_view text = argv[1];
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), orders);
-    if (argc > 2 || error != std::errc{} || end != text.data() + text.size() || orders == 0 ||
-        orders > 10'000'000) {
-      std::cerr << "usage: demo [ORDERS], a number from 1 to 10000000; without it, 100000\n";
-      return 2;
-    }
+  try {
+    return shop(parse(argc, argv)).open() ? 0 : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "demo: %s\n%s", e.what(), usage);
+    return 2;
   }
-  std::cout.imbue(std::locale(std::locale::classic(), new thousands));
-  std::cout << "verge " << verge::version() << ": " << orders
-            << " orders, a reminder three minutes after each unless it is paid\n\n"
-            << std::fixed << std::setprecision(2);
-  return shop(orders).open() ? 0 : 1;
 }

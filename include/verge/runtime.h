@@ -5,6 +5,8 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,12 @@ namespace verge {
 enum class engine : std::uint8_t {
   processor_heap,  ///< a heap per processor, the ten-state machine: Go 1.14 to 1.22
 };
+
+/// All of them, and what they are called: "processor_heap".
+std::span<const engine> engines() noexcept;
+std::string_view name_of(engine e) noexcept;
+/// The engine of that name. Throws std::invalid_argument with the list of those there are.
+engine engine_named(std::string_view name);
 
 struct runtime_options {
   /// How many tasks run at the same time, 1 to 256; 0 is one per core.
