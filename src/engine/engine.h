@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include <verge/detail/timer_node.h>
 
@@ -84,6 +85,10 @@ class engine {
 
   virtual timer_counts counts(unsigned p) const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;
+
+  /// What is wrong with the queues - order, links, counters, what is published for sleepers - in
+  /// words; empty if nothing is. Nobody else may use the engine then. For tests.
+  [[nodiscard]] virtual std::string verify() const = 0;
 };
 
 }  // namespace verge::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -206,6 +207,58 @@ std::size_t processor_heap::bytes() const noexcept {
     sum += sizeof(timers) + ts->heap.bytes();
   }
   return sum;
+}
+
+std::string processor_heap::verify(const timers& ts) {
+  if (std::string wrong = ts.heap.describe_violation(); !wrong.empty()) return wrong;
+  const std::int64_t earliest = ts.timer_modified_earliest.load(std::memory_order_relaxed);
+  std::int64_t deleted = 0;
+  for (const auto& [when, t] : ts.heap) {
+    const timer_state s = t->state.load(std::memory_order_acquire);
+    const std::string entry = "the entry for " + std::to_string(when) + ", " + name_of(s) + ", ";
+    if (t->owner.load(std::memory_order_relaxed) != &ts) return entry + "is on another's heap";
+    if (t->when != when) return entry + "has a timer with key " + std::to_string(t->when);
+    if (!is_on_heap(s) || is_held(s)) return entry + "is in a state it can not be left in";
+    if (s == timer_state::modified_later && t->nextwhen < when) return entry + "is due earlier";
+    if (s == timer_state::modified_earlier) {
+      if (t->nextwhen >= when) return entry + "is due no earlier";
+      if (earliest == 0 || earliest > t->nextwhen) {
+        return entry + "is due at " + std::to_string(t->nextwhen) +
+               ", and the earliest modified time is said to be " + std::to_string(earliest);
+      }
+    }
+    if (s == timer_state::deleted) ++deleted;
+  }
+  const auto differs = [](const char* what, std::int64_t said, std::int64_t found) {
+    return std::string(what) + " is said to be " + std::to_string(said) + " and is " +
+           std::to_string(found);
+  };
+  const auto size = static_cast<std::int64_t>(ts.heap.size());
+  if (const auto n = ts.num_timers.load(std::memory_order_relaxed); n != size) {
+    return differs("the number of timers", n, size);
+  }
+  if (const auto n = ts.deleted_timers.load(std::memory_order_relaxed); n != deleted) {
+    return differs("the number of deleted timers", n, deleted);
+  }
+  const std::int64_t first = ts.heap.empty() ? 0 : ts.heap.front().when;
+  if (const auto n = ts.timer0_when.load(std::memory_order_relaxed); n != first) {
+    return differs("the time of the first timer", n, first);
+  }
+  if (ts.heap.empty() && earliest != 0) {
+    return differs("the earliest modified time of an empty heap", earliest, 0);
+  }
+  return {};
+}
+
+std::string processor_heap::verify() const {
+  for (std::size_t p = 0; p < timers_.size(); ++p) {
+    if (timers_[p] == nullptr) continue;
+    std::lock_guard held(timers_[p]->lock);
+    if (std::string wrong = verify(*timers_[p]); !wrong.empty()) {
+      return "processor " + std::to_string(p) + ": " + wrong;
+    }
+  }
+  return {};
 }
 
 }  // namespace verge::detail

@@ -37,6 +37,7 @@ class processor_heap final : public engine {
 
   timer_counts counts(unsigned p) const noexcept override;
   std::size_t bytes() const noexcept override;
+  [[nodiscard]] std::string verify() const override;
 
  private:
   struct policy {
@@ -65,6 +66,7 @@ class processor_heap final : public engine {
     std::atomic<runnable*> dead{nullptr};
   };
 
+  static std::string verify(const timers& ts);
   static void fire(machine_timer& t, std::uint64_t seq, std::int64_t now) noexcept;
   static void bury(timers& ts) noexcept;
   static void tidy(timers& ts) noexcept;
