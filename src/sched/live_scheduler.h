@@ -49,6 +49,7 @@ using exception_handler = std::function<void(std::exception_ptr)>;
 class live_scheduler final : public scheduler, public engine_host {
  public:
   static constexpr unsigned max_processors = 256;
+  static constexpr unsigned max_spares = 64;
 
   live_scheduler(unsigned processors, exception_handler handler, poller::wait_method method);
   ~live_scheduler();
@@ -65,8 +66,10 @@ class live_scheduler final : public scheduler, public engine_host {
   void set_processors(unsigned n);
   /// Acquire: whoever knows the number may use what was made for them.
   unsigned processors() const noexcept { return processors_.load(std::memory_order_acquire); }
-  /// Processors that were ever made, given-up ones with them.
+  /// Processors that were ever made, given-up ones with them; and spare ones, which come after
+  /// them.
   unsigned processors_made() const noexcept { return slots(); }
+  unsigned spares_made() const noexcept { return spares_made_.load(std::memory_order_acquire); }
   poller& net() noexcept { return poller_; }
 
   // scheduler
@@ -107,6 +110,7 @@ class live_scheduler final : public scheduler, public engine_host {
   // schedule.cc
   void work(worker& w) noexcept;
   runnable* schedule(worker& w) noexcept;
+  void run(worker& w, runnable& r) noexcept;
   runnable* find_runnable(worker& w) noexcept;
   runnable* take_local(processor& p) noexcept;
   runnable* take_global(processor& p) noexcept;
@@ -115,7 +119,11 @@ class live_scheduler final : public scheduler, public engine_host {
   runnable* block_in_poller(worker& w) noexcept;
   timer_check check_timers(processor& holder, unsigned p) noexcept;
   bool anything_queued() const noexcept;
-  std::int64_t time_sleep_until() const noexcept;
+  struct first_timer {
+    std::int64_t when;  ///< 0 if there is none
+    unsigned of;        ///< whose it is
+  };
+  first_timer time_sleep_until() const noexcept;
 
   // ready.cc
   worker* worker_with_processor() noexcept;
@@ -132,6 +140,7 @@ class live_scheduler final : public scheduler, public engine_host {
   void stop_spinning(worker& w) noexcept;
   processor* take_idle_locked() noexcept;
   processor* take_idle_locked(processor& p) noexcept;
+  processor* take_idle_or_spare(unsigned preferred) noexcept;
   void put_idle_locked(processor& p) noexcept;
   void give_up_locked(worker& w) noexcept;
   void retire(worker& w) noexcept;
@@ -143,10 +152,13 @@ class live_scheduler final : public scheduler, public engine_host {
   void sysmon() noexcept;
   bool sysmon_look(std::int64_t now) noexcept;
   void sysmon_deep_sleep() noexcept;
-  bool all_stuck() noexcept;
+  bool anybody_moved() noexcept;
+  processor* take_spare_locked() noexcept;
   void bring_up_spare() noexcept;
-  bool is_spare(const processor& p) const noexcept { return &p == spare_.get(); }
-  bool others_came_back() noexcept;
+  static bool is_spare(const processor& p) noexcept { return p.id >= max_processors; }
+  bool others_came_back(const processor& spare) noexcept;
+  template <class F>
+  void for_each_processor(F&& f) const;
 
   exception_handler handler_;
   clockwork* timers_{nullptr};
@@ -162,7 +174,7 @@ class live_scheduler final : public scheduler, public engine_host {
   std::bitset<max_processors> idle_;
   worker* idle_workers_{nullptr};
   std::vector<std::unique_ptr<worker>> workers_;
-  bool spare_active_{false};
+  std::bitset<max_spares> spares_at_rest_;
 
   // --- Written under lock_, read by anybody.
   std::atomic<unsigned> processors_;
@@ -183,12 +195,16 @@ class live_scheduler final : public scheduler, public engine_host {
   /// When somebody last looked at the poller.
   std::atomic<std::int64_t> last_poll_{0};
 
-  /// The processor for when all others are stuck in user code.
-  std::unique_ptr<processor> spare_;
+  /// Processors for when all others are stuck in user code: [0, spares_made_). One comes up when a
+  /// timer is overdue and nobody moves; another when the callbacks that it runs are stuck as well.
+  std::array<std::unique_ptr<processor>, max_spares> spares_;
+  std::atomic<unsigned> spares_made_{0};
+  /// All processors were stuck when the monitor last looked; cleared by the first that moves.
   std::atomic<bool> stuck_{false};
-  std::array<std::atomic<std::uint32_t>, max_processors> ticks_at_spare_{};
-  /// The monitor's.
-  std::array<std::uint32_t, max_processors> monitor_ticks_{};
+  /// Raised by every look of a processor that is no spare, while stuck_.
+  std::atomic<std::uint32_t> returns_{0};
+  /// The monitor's: how far the processors, then the spare ones, were when it last looked.
+  std::array<std::uint32_t, max_processors + max_spares> monitor_ticks_{};
 
   std::thread monitor_;
   note monitor_note_;
@@ -211,5 +227,13 @@ class live_scheduler final : public scheduler, public engine_host {
     return jobs_[(reinterpret_cast<std::uintptr_t>(&j) >> 6) % jobs_.size()];
   }
 };
+
+template <class F>
+void live_scheduler::for_each_processor(F&& f) const {
+  const unsigned n = slots();
+  for (unsigned i = 0; i < n; ++i) f(*all_[i]);
+  const unsigned spares = spares_made_.load(std::memory_order_acquire);
+  for (unsigned i = 0; i < spares; ++i) f(*spares_[i]);
+}
 
 }  // namespace verge::detail

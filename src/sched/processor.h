@@ -45,6 +45,8 @@ struct alignas(128) processor {
   std::atomic<std::uint32_t> tick{0};
 
   run_queue queue;
+  /// A spare one's: how often others had come back when it came up. The holder's.
+  std::uint32_t returns_seen{0};
   /// How many in a row came from the slot that runs next. The holder's.
   unsigned next_streak{0};
   /// For choosing whom to steal from. The holder's.
@@ -76,6 +78,8 @@ struct worker {
   /// Runs timers now; what they make ready is looked at when all that were due are done.
   bool firing{false};
   processor* before_blocking{nullptr};
+  /// What it ran last while nobody was at the poller took long.
+  bool ran_long{false};
   note parked;
   worker* next_idle{nullptr};
   std::thread thread;

@@ -17,6 +17,8 @@ constexpr unsigned max_next_streak = 16;
 /// Every so many looks the global queue comes before the local one. Prime, so as not to beat with
 /// patterns in what the tasks do.
 constexpr std::uint32_t global_turn = 61;
+/// What is longer than this is worth a wake-up, in nanoseconds.
+constexpr std::int64_t long_run = 50'000;
 
 }  // namespace
 
@@ -31,9 +33,21 @@ void live_scheduler::work(worker& w) noexcept {
     }
     if (w.spinning) stop_spinning(w);
     w.held->tasks_run.add();
-    r->run(*r);
+    run(w, *r);
   }
   this_thread = {};
+}
+
+/// Whoever comes from the poller leaves nobody there. To wake another for it takes longer than most
+/// callbacks do, so it is done only if the last one took long, and otherwise left to the monitor.
+void live_scheduler::run(worker& w, runnable& r) noexcept {
+  const bool nobody_polls = poll_until_.load(std::memory_order_relaxed) == 0 &&
+                            idle_count_.load(std::memory_order_relaxed) != 0;
+  if (!nobody_polls) return r.run(r);
+  if (w.ran_long) wake_processor();
+  const std::int64_t begin = cheap_now();
+  r.run(r);
+  w.ran_long = cheap_now() - begin > long_run;
 }
 
 runnable* live_scheduler::schedule(worker& w) noexcept {
@@ -42,11 +56,12 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
   p.tick.store(tick, std::memory_order_relaxed);
   if (stopping_.load(std::memory_order_relaxed)) return nullptr;
   if (is_spare(p)) {
-    if (others_came_back()) {
+    if (others_came_back(p)) {
       retire(w);
       return nullptr;
     }
   } else if (stuck_.load(std::memory_order_relaxed)) {
+    returns_.fetch_add(1, std::memory_order_relaxed);
     stuck_.store(false, std::memory_order_relaxed);
   }
   if (p.retiring.load(std::memory_order_relaxed)) {
@@ -167,8 +182,10 @@ runnable* live_scheduler::steal(worker& w) noexcept {
       if (&from == &mine) continue;
       if (runnable* r = mine.queue.steal_half(from.queue, last)) return r;
     }
-    if (spare_ != nullptr && &mine != spare_.get()) {
-      if (runnable* r = mine.queue.steal_half(spare_->queue, last)) return r;
+    const unsigned spares = spares_made_.load(std::memory_order_acquire);
+    for (unsigned i = 0; i < spares; ++i) {
+      if (spares_[i].get() == &mine) continue;
+      if (runnable* r = mine.queue.steal_half(spares_[i]->queue, last)) return r;
     }
   }
   return nullptr;
@@ -191,11 +208,11 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   poll_until_.store(INT64_MAX, std::memory_order_relaxed);
   // Publish first, then look: see the ground rules.
   full_fence();
-  const std::int64_t next = time_sleep_until();
+  const first_timer next = time_sleep_until();
   std::int64_t timeout = -1;
-  if (next != 0) {
-    timeout = std::max<std::int64_t>(next - true_now(), 0);
-    poll_until_.store(next, std::memory_order_relaxed);
+  if (next.when != 0) {
+    timeout = std::max<std::int64_t>(next.when - true_now(), 0);
+    poll_until_.store(next.when, std::memory_order_relaxed);
   }
   ready_list found;
   if (!stopping_.load(std::memory_order_acquire) && timeout != 0) found = poller_.poll(timeout);
@@ -203,15 +220,7 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   last_poll_.store(cheap_now(), std::memory_order_relaxed);
   polling_.store(false, std::memory_order_release);
 
-  {
-    std::lock_guard held(lock_);
-    processor* p = take_idle_locked();
-    if (p == nullptr && stuck_.load(std::memory_order_relaxed) && !spare_active_) {
-      spare_active_ = true;
-      p = spare_.get();
-    }
-    w.held = p;
-  }
+  w.held = take_idle_or_spare(next.of);
   if (w.held == nullptr) {
     inject(std::move(found));
     return nullptr;
@@ -231,7 +240,7 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
 /// Runs what is due of processor p's timers on behalf of `holder`. What they made ready is in the
 /// holder's queue then; one the holder can run itself, for more another worker is woken.
 timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept {
-  if (is_spare(holder) && p == holder.id) return {.now = 0, .next = 0, .ran = 0};
+  if (p >= max_processors) return {.now = 0, .next = 0, .ran = 0};  // spare ones have no timers
   worker& w = *this_thread.as_worker;
   w.firing = true;
   const timer_check c = engine_->check_timers(p, 0, p == holder.id);
@@ -241,22 +250,19 @@ timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept
 }
 
 bool live_scheduler::anything_queued() const noexcept {
-  if (global_size_.load(std::memory_order_relaxed) != 0) return true;
-  const unsigned n = slots();
-  for (unsigned i = 0; i < n; ++i) {
-    if (!all_[i]->queue.empty()) return true;
-  }
-  return !spare_->queue.empty();
+  bool any = global_size_.load(std::memory_order_relaxed) != 0;
+  for_each_processor([&](const processor& p) { any = any || !p.queue.empty(); });
+  return any;
 }
 
-std::int64_t live_scheduler::time_sleep_until() const noexcept {
-  std::int64_t earliest = 0;
+live_scheduler::first_timer live_scheduler::time_sleep_until() const noexcept {
+  first_timer first{.when = 0, .of = 0};
   const unsigned n = slots();
   for (unsigned i = 0; i < n; ++i) {
     const std::int64_t when = engine_->next_when(i);
-    if (when != 0 && (earliest == 0 || when < earliest)) earliest = when;
+    if (when != 0 && (first.when == 0 || when < first.when)) first = {.when = when, .of = i};
   }
-  return earliest;
+  return first;
 }
 
 }  // namespace verge::detail

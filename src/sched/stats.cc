@@ -42,7 +42,8 @@ runtime_stats runtime::stats() const {
     // A processor that was given up counts in the sum only.
     if (p < s.processors()) all.processors.push_back(one);
   }
-  add(all.total, as_stats(s.read(made), {}));
+  const unsigned spares = s.spares_made();
+  for (unsigned i = 0; i < spares; ++i) add(all.total, as_stats(s.read(made + i), {}));
   add(all.total, as_stats(s.read_foreign(), {}));
   const auto net = s.net().statistics();
   all.poll_breaks = net.breaks_written;

@@ -5,6 +5,7 @@
 // the first processor that is taken wakes it.
 
 #include <algorithm>
+#include <new>
 
 #include <clock/true_clock.h>
 #include <sched/live_scheduler.h>
@@ -50,8 +51,9 @@ void live_scheduler::sysmon() noexcept {
       idle_since = now;
     } else if (now - idle_since > idle_before_deep_sleep) {
       sysmon_deep_sleep();
+      // Most of what wakes it is over in no time: back off at once.
       idle_since = 0;
-      quiet = 0;
+      quiet = patience;
       sleep = shortest_sleep;
     }
   }
@@ -63,7 +65,7 @@ void live_scheduler::sysmon_deep_sleep() noexcept {
     std::lock_guard held(lock_);
     if (stopping_.load(std::memory_order_relaxed)) return;
     if (idle_count_.load(std::memory_order_relaxed) < processors()) return;
-    if (!polling_.load(std::memory_order_relaxed) && time_sleep_until() != 0) return;
+    if (!polling_.load(std::memory_order_relaxed) && time_sleep_until().when != 0) return;
     monitor_asleep_.store(true, std::memory_order_relaxed);
   }
   monitor_note_.wait();
@@ -72,6 +74,7 @@ void live_scheduler::sysmon_deep_sleep() noexcept {
 /// One look. True if there was something to mend.
 bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   bool mended = false;
+  const bool moved = anybody_moved();
   const bool idle = idle_count_.load(std::memory_order_relaxed) != 0;
   const bool nobody_looks = spinning_.load(std::memory_order_relaxed) == 0;
 
@@ -82,13 +85,13 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   }
 
   // A timer is due, or will be before the next look, and nobody sleeps until then.
-  const std::int64_t next = time_sleep_until();
+  const std::int64_t next = time_sleep_until().when;
   const bool nobody_polls = poll_until_.load(std::memory_order_relaxed) == 0;
   if (next != 0 && next < now + longest_sleep && nobody_polls) {
     if (idle && nobody_looks) {
       wake_processor();
       mended = true;
-    } else if (!idle && next + stuck_after < now && all_stuck()) {
+    } else if (!idle && next + stuck_after < now && !moved) {
       bring_up_spare();
       mended = true;
     }
@@ -105,46 +108,55 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   return mended;
 }
 
-/// Whether no processor has looked for something to run since the last time this was asked, or for
-/// as long as a timer must be late. Called by the monitor alone.
-bool live_scheduler::all_stuck() noexcept {
+/// Whether any processor has looked for something to run since the monitor last asked.
+bool live_scheduler::anybody_moved() noexcept {
   bool moved = false;
-  const unsigned n = slots();
-  for (unsigned i = 0; i < n; ++i) {
-    const std::uint32_t tick = all_[i]->tick.load(std::memory_order_relaxed);
-    moved = moved || tick != monitor_ticks_[i];
-    monitor_ticks_[i] = tick;
+  for_each_processor([&](const processor& p) {
+    const std::uint32_t tick = p.tick.load(std::memory_order_relaxed);
+    moved = moved || tick != monitor_ticks_[p.id];
+    monitor_ticks_[p.id] = tick;
+  });
+  return moved;
+}
+
+/// A spare processor that rests, or a new one; nullptr if all there may be are in use.
+processor* live_scheduler::take_spare_locked() noexcept {
+  processor* p = nullptr;
+  const unsigned made = spares_made_.load(std::memory_order_relaxed);
+  if (spares_at_rest_.any()) {
+    const std::size_t i = spares_at_rest_._Find_first();
+    spares_at_rest_.reset(i);
+    p = spares_[i].get();
+  } else if (made < max_spares) {
+    try {
+      spares_[made] = std::make_unique<processor>(max_processors + made, 0x9e3779b97f4a7c15 + made);
+    } catch (const std::bad_alloc&) {
+      return nullptr;  // the monitor asks again
+    }
+    spares_made_.store(made + 1, std::memory_order_release);
+    p = spares_[made].get();
   }
-  return !moved;
+  if (p != nullptr) p->returns_seen = returns_.load(std::memory_order_relaxed);
+  return p;
 }
 
 void live_scheduler::bring_up_spare() noexcept {
+  stuck_.store(true, std::memory_order_relaxed);
+  processor* p = nullptr;
   {
     std::lock_guard held(lock_);
-    if (spare_active_ || stopping_.load(std::memory_order_relaxed)) return;
-    spare_active_ = true;
-    for (unsigned i = 0; i < slots(); ++i) {
-      ticks_at_spare_[i].store(all_[i]->tick.load(std::memory_order_relaxed),
-                               std::memory_order_relaxed);
-    }
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    p = take_spare_locked();
   }
-  stuck_.store(true, std::memory_order_relaxed);
+  if (p == nullptr) return;
   spare_used_.add();
-  start_worker(spare_.get(), false);
+  start_worker(p, false);
 }
 
 /// Whether one of those that were stuck when the spare processor came up has moved since.
-bool live_scheduler::others_came_back() noexcept {
-  if (idle_count_.load(std::memory_order_relaxed) != 0) return true;
-  const unsigned n = slots();
-  for (unsigned i = 0; i < n; ++i) {
-    if (all_[i]->retired.load(std::memory_order_relaxed)) continue;
-    if (all_[i]->tick.load(std::memory_order_relaxed) !=
-        ticks_at_spare_[i].load(std::memory_order_relaxed)) {
-      return true;
-    }
-  }
-  return false;
+bool live_scheduler::others_came_back(const processor& spare) noexcept {
+  return idle_count_.load(std::memory_order_relaxed) != 0 ||
+         returns_.load(std::memory_order_relaxed) != spare.returns_seen;
 }
 
 }  // namespace verge::detail

@@ -28,10 +28,7 @@ void check_number(unsigned n) {
 
 live_scheduler::live_scheduler(unsigned processors, exception_handler handler,
                                poller::wait_method method)
-    : handler_(std::move(handler)),
-      poller_(method),
-      processors_(processors),
-      spare_(std::make_unique<processor>(max_processors, 0x9e3779b97f4a7c15)) {
+    : handler_(std::move(handler)), poller_(method), processors_(processors) {
   check_number(processors);
 }
 
@@ -94,13 +91,12 @@ void live_scheduler::stop() noexcept {
 }
 
 runnable* live_scheduler::take_leftover() noexcept {
-  const unsigned n = slots();
-  for (unsigned i = 0; i <= n; ++i) {
-    run_queue& q = i == n ? spare_->queue : all_[i]->queue;
-    if (runnable* r = q.take_next()) return r;
-    if (runnable* r = q.take()) return r;
-  }
-  return global_.pop_front();
+  runnable* found = nullptr;
+  for_each_processor([&](processor& p) {
+    if (found == nullptr) found = p.queue.take_next();
+    if (found == nullptr) found = p.queue.take();
+  });
+  return found != nullptr ? found : global_.pop_front();
 }
 
 void live_scheduler::set_processors(unsigned n) {
@@ -172,6 +168,14 @@ processor* live_scheduler::take_idle_locked() noexcept {
   return take_idle_locked(*all_[i]);
 }
 
+/// An idle processor, if possible that one; while all are stuck, a spare one.
+processor* live_scheduler::take_idle_or_spare(unsigned preferred) noexcept {
+  std::lock_guard held(lock_);
+  if (idle_.test(preferred)) return take_idle_locked(*all_[preferred]);
+  if (processor* p = take_idle_locked()) return p;
+  return stuck_.load(std::memory_order_relaxed) ? take_spare_locked() : nullptr;
+}
+
 processor* live_scheduler::take_idle_locked(processor& p) noexcept {
   idle_.reset(p.id);
   idle_count_.fetch_sub(1, std::memory_order_relaxed);
@@ -182,7 +186,12 @@ processor* live_scheduler::take_idle_locked(processor& p) noexcept {
   return &p;
 }
 
+/// The processor rests from now on.
 void live_scheduler::put_idle_locked(processor& p) noexcept {
+  if (is_spare(p)) {
+    spares_at_rest_.set(p.id - max_processors);
+    return;
+  }
   idle_.set(p.id);
   idle_count_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -190,11 +199,7 @@ void live_scheduler::put_idle_locked(processor& p) noexcept {
 void live_scheduler::give_up_locked(worker& w) noexcept {
   processor& p = *w.held;
   w.held = nullptr;
-  if (is_spare(p)) {
-    spare_active_ = false;
-  } else {
-    put_idle_locked(p);
-  }
+  put_idle_locked(p);
 }
 
 /// Wakes or starts a worker for processor p, or for an idle one if p is nullptr. With `spinning`,
@@ -226,11 +231,7 @@ void live_scheduler::start_worker(processor* p, bool spinning) noexcept {
   } catch (...) {
     // No thread to be had. The processor stays idle; the monitor tries again while there is work.
     if (w != nullptr && !workers_.empty() && workers_.back().get() == w) workers_.pop_back();
-    if (is_spare(*p)) {
-      spare_active_ = false;
-    } else {
-      put_idle_locked(*p);
-    }
+    put_idle_locked(*p);
     if (spinning) spinning_.fetch_sub(1, std::memory_order_relaxed);
   }
 }
@@ -357,7 +358,8 @@ void live_scheduler::timer_fired(std::int64_t when, std::int64_t now) noexcept {
 }
 
 live_scheduler::figures live_scheduler::read(unsigned p) const noexcept {
-  const processor& it = p < slots() ? *all_[p] : *spare_;
+  const unsigned n = slots();
+  const processor& it = p < n ? *all_[p] : *spares_[p - n];
   return {.tasks_run = it.tasks_run.read(),
           .timers_fired = it.timers_fired.read(),
           .timers_stolen = it.timers_stolen.read(),
