@@ -6,6 +6,7 @@
 #include <sched/fence.h>
 #include <sched/live_scheduler.h>
 #include <sched/this_thread.h>
+#include <verge/detail/lock.h>
 
 namespace verge::detail {
 
@@ -17,6 +18,8 @@ constexpr unsigned max_next_streak = 16;
 /// Every so many looks the global queue comes before the local one. Prime, so as not to beat with
 /// patterns in what the tasks do.
 constexpr std::uint32_t global_turn = 61;
+/// A timer that is due sooner than this is waited for awake: to sleep and wake again takes longer.
+constexpr std::int64_t worth_a_sleep = 5'000;
 /// What is longer than this is worth a wake-up, in nanoseconds.
 constexpr std::int64_t long_run = 50'000;
 
@@ -82,7 +85,7 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
     if (stopping_.load(std::memory_order_relaxed) || p.retiring.load(std::memory_order_relaxed)) {
       return nullptr;
     }
-    check_timers(p, p.id);
+    const timer_check timers = check_timers(p, p.id);
     if (runnable* r = take_local(p)) return r;
     if (global_size_.load(std::memory_order_relaxed) != 0) {
       if (runnable* r = take_global(p)) return r;
@@ -97,6 +100,10 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
         spinning_.fetch_add(1, std::memory_order_relaxed);
       }
       if (runnable* r = steal(w)) return r;
+    }
+    if (timers.next != 0 && timers.next - cheap_now() < worth_a_sleep) {
+      pause();
+      continue;
     }
 
     {
@@ -211,7 +218,8 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   const first_timer next = time_sleep_until();
   std::int64_t timeout = -1;
   if (next.when != 0) {
-    timeout = std::max<std::int64_t>(next.when - true_now(), 0);
+    timeout = next.when - true_now();
+    if (timeout < worth_a_sleep) timeout = 0;
     poll_until_.store(next.when, std::memory_order_relaxed);
   }
   ready_list found;

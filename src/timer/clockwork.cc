@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include <clock/arithmetic.h>
+#include <clock/fast_clock.h>
 
 namespace verge::detail {
 
@@ -21,7 +22,9 @@ void clockwork::free(timer_node& t) noexcept {
 }
 
 std::int64_t clockwork::deadline(std::int64_t d) noexcept {
-  return when_after(host_.cheap_now(), d);
+  // What is due at once must be so on the true clock as well, which is a little behind this one.
+  const std::int64_t now = host_.cheap_now();
+  return d > 0 ? saturating_add(now, d) : as_time(now - fast_clock::max_ahead);
 }
 
 void clockwork::end() noexcept {
