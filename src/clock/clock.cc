@@ -1,8 +1,8 @@
 #include <clock/arithmetic.h>
 #include <clock/true_clock.h>
-#include <time.h>
 #include <verge/clock.h>
 
+#include <ctime>
 #include <stdexcept>
 #include <string>
 

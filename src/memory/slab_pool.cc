@@ -189,8 +189,8 @@ void* slab_pool::make_node(std::uint32_t index) noexcept {
 }
 
 std::uint32_t* slab_pool::depot_segment(std::size_t chunk_number) const noexcept {
-  const chunk* c = tables_->chunks[chunk_number].load(std::memory_order_relaxed);
-  return reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::uintptr_t>(c) + line);
+  chunk* const c = tables_->chunks[chunk_number].load(std::memory_order_relaxed);
+  return reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(c) + line);
 }
 
 void* slab_pool::find(slab_id id) const noexcept {

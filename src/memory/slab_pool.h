@@ -34,7 +34,7 @@
 //   - A cache's `nodes` belong to the thread whose slot it is; its `count` is written by it, and
 //     read by stats() of others.
 //   - mutex_ guards the depot (top_ and the segments), the carving (carved_) and the adding of
-//     chunks. chunks_ is written under it and read without.
+//     chunks. The table of chunks is written under it and read without.
 //   - A node's version is written by whoever has the node: its user, who frees it, or the thread
 //     that takes it out of its cache. Anybody may read it. A node is handed from one to the next by
 //     the user (who must order his last use before the free, as with any allocator), by the cache
@@ -157,7 +157,8 @@ class slab_pool {
   };
 
   static header& header_of(const void* node) noexcept {
-    return *reinterpret_cast<header*>(reinterpret_cast<std::uintptr_t>(node) - header_bytes);
+    auto* const contents = static_cast<std::byte*>(const_cast<void*>(node));
+    return *reinterpret_cast<header*>(contents - header_bytes);
   }
 
   // The next life. Relaxed: see the ground rules, the user's own stores publish it.
@@ -184,12 +185,13 @@ class slab_pool {
   std::uint32_t stride_;
   std::uint32_t first_node_;  // where in a chunk the first node's contents are
   std::uint32_t per_chunk_;
+  std::atomic<std::size_t> retired_{0};  // not fixed, but next to never written
 
+  // A line of its own: written whenever a cache is filled or spills.
   alignas(64) mutable std::mutex mutex_;
   std::size_t chunk_count_ = 0;
   std::size_t carved_ = 0;  // how many nodes were ever made, in the order of their indices
   std::size_t top_ = 0;     // how many indices the depot holds
-  std::atomic<std::size_t> retired_{0};
 };
 
 inline void* slab_pool::try_allocate() noexcept {
@@ -224,8 +226,9 @@ inline void slab_pool::free(void* node) noexcept {
 }
 
 inline slab_pool& slab_pool::owner(const void* node) noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(node);
-  return *reinterpret_cast<const chunk*>(address & ~(chunk_bytes - 1))->owner;
+  const auto into_chunk = reinterpret_cast<std::uintptr_t>(node) % chunk_bytes;
+  const auto* const start = static_cast<const std::byte*>(node) - into_chunk;
+  return *reinterpret_cast<const chunk*>(start)->owner;
 }
 
 // Acquire: what the life that is seen has ended did comes before.
@@ -234,10 +237,9 @@ inline std::uint32_t slab_pool::version(const void* node) noexcept {
 }
 
 inline void* slab_pool::at(std::uint32_t index) const noexcept {
-  const chunk* c = tables_->chunks[index >> place_bits].load(std::memory_order_relaxed);
+  chunk* const c = tables_->chunks[index >> place_bits].load(std::memory_order_relaxed);
   const std::uint32_t place = index & ((1U << place_bits) - 1);
-  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(c) + first_node_ +
-                                 std::size_t{place} * stride_);
+  return reinterpret_cast<std::byte*>(c) + first_node_ + std::size_t{place} * stride_;
 }
 
 }  // namespace verge::detail
