@@ -141,7 +141,9 @@ void adjust_timers(basic_timers<Policy>& ts, std::int64_t now) {
     // There is room: it was on this heap a moment ago.
     ts.heap.push(t.when, &t);
     // Not before it is back on a heap (Go #35367).
-    t.state.store(timer_state::waiting, std::memory_order_release);
+    if (!mutated<Policy>(mutant::go_35367)) {
+      t.state.store(timer_state::waiting, std::memory_order_release);
+    }
   }
   if (mutated<Policy>(mutant::go_47329)) ts.clear_modified_earliest();
   ts.heap_changed();

@@ -68,7 +68,8 @@ class basic_timers {
     // Without timers there are no modified ones: a timer in modifying is on a heap, and not on
     // this. A time left here would be waited for, found to have come, and waited for again (Go
     // #51654).
-    if (heap.empty() && !mutated<Policy>(mutant::go_51654)) {
+    if (heap.empty() && timer_modified_earliest.load(std::memory_order_relaxed) != 0 &&
+        !mutated<Policy>(mutant::go_51654)) {
       timer_modified_earliest.store(0, std::memory_order_seq_cst);
     }
   }

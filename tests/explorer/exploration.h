@@ -1,0 +1,102 @@
+// exploration: goes through a list of scenarios and adds up.
+//
+//   const exploration e = explore_all<explorer_policy<>>("pairs", pairs(), any_number);
+//
+// stops at the first failure, which then says how to see it again:
+//
+//   VERGE_SCHEDULE='waiting@90, del|run=0101' explorer_test --gtest_filter=...
+//
+// runs that one schedule, prints each step, and skips every other scenario.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <explorer/explorer.h>
+#include <explorer/scenario.h>
+#include <explorer/world.h>
+
+namespace verge::test {
+
+/// The thread sanitizer would have to be told of each fiber, and could see nothing: they never run
+/// at the same time.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool can_explore = false;
+#else
+inline constexpr bool can_explore = true;
+#endif
+
+struct exploration {
+  std::uint64_t scenarios = 0;
+  std::uint64_t schedules = 0;
+  std::uint64_t steps = 0;
+  std::optional<failure> failed;
+  /// The scenario that failed.
+  std::string name;
+
+  [[nodiscard]] std::string report() const {
+    if (!failed) return "nothing failed";
+    return failed->check + ": " + failed->detail + "\n  scenario  " + name + "\n  after     " +
+           std::to_string(schedules) + " schedules in " + std::to_string(scenarios) +
+           " scenarios\n  replay    VERGE_SCHEDULE='" + name + "=" + failed->schedule + "'\n" +
+           failed->story;
+  }
+};
+
+/// The schedule that the environment asks for, if it asks for one of this scenario. Sets `asked` if
+/// it asks for any.
+inline std::optional<std::string> schedule_to_replay(const std::string& name, bool& asked) {
+  const char* set = std::getenv("VERGE_SCHEDULE");
+  asked = set != nullptr;
+  if (!asked) return std::nullopt;
+  const std::string_view text = set;
+  const std::size_t cut = text.rfind('=');
+  if (cut == std::string_view::npos) {
+    std::fprintf(stderr, "VERGE_SCHEDULE must be SCENARIO=STEPS, as a failed test prints it\n");
+    std::exit(2);
+  }
+  if (text.substr(0, cut) != name) return std::nullopt;
+  return std::string(text.substr(cut + 1));
+}
+
+/// Every n-th of a list.
+inline std::vector<scenario> thinned(const std::vector<scenario>& list, std::size_t n) {
+  std::vector<scenario> few;
+  for (std::size_t i = 0; i < list.size(); i += n) few.push_back(list[i]);
+  return few;
+}
+
+template <class Policy>
+exploration explore_all(const std::string& what, const std::vector<scenario>& list,
+                        int preemptions = any_number) {
+  exploration sum;
+  explorer e;
+  for (const scenario& s : list) {
+    world<Policy> w(e, s);
+    bool asked = false;
+    const auto schedule = schedule_to_replay(s.name, asked);
+    if (asked && !schedule) continue;
+    outcome one = schedule ? e.replay(w, *schedule) : e.explore(w, preemptions);
+    if (schedule) std::printf("%s\n%s", s.name.c_str(), e.story().c_str());
+    ++sum.scenarios;
+    sum.schedules += one.schedules;
+    sum.steps += one.steps;
+    if (one.failed) {
+      sum.failed = std::move(one.failed);
+      sum.name = s.name;
+      break;
+    }
+  }
+  std::printf("[ explorer ] %s: %llu scenarios, %llu schedules, %llu steps%s\n", what.c_str(),
+              static_cast<unsigned long long>(sum.scenarios),
+              static_cast<unsigned long long>(sum.schedules),
+              static_cast<unsigned long long>(sum.steps), sum.failed ? ", failed" : "");
+  return sum;
+}
+
+}  // namespace verge::test

@@ -1,0 +1,356 @@
+// explorer: runs a small concurrent program under every schedule there is.
+//
+// The program's threads are fibers. Each of their atomic steps - a load, a store, a
+// compare-and-swap, taking a lock - is announced before it is made (point()); there the explorer
+// decides who goes on. It runs the program again and again from the start, each time with another
+// sequence of decisions, depth first, until there is none left: with any number of preemptions, or
+// with at most so many (switches away from a thread that could have gone on).
+//
+// What keeps the number of schedules finite, and loses none that matters:
+//   - A thread that waits for a lock is not chosen until the lock is free.
+//   - A thread that yields has looked at something and found that it must wait. It is not chosen
+//   again
+//     until somebody has written to the place it looked at last: until then it would see the same
+//     and yield again, and nobody could tell.
+// If nobody can be chosen and not all are through, that is a deadlock, or two threads waiting for
+// each other by yielding; reported either way.
+//
+// Steps happen one after the other, as if every atomic were sequentially consistent. What a weaker
+// machine could reorder is not explored.
+//
+// A failure carries its schedule: one digit per step, the thread that made it. Given back, the
+// explorer runs that schedule alone and tells of each step.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <explorer/fiber.h>
+
+namespace verge::test {
+
+/// What the explorer runs.
+class program {
+ public:
+  virtual ~program() = default;
+  [[nodiscard]] virtual std::size_t threads() const = 0;
+  /// Builds the start, as it is before every schedule.
+  virtual void prepare() = 0;
+  /// What thread `i` does.
+  virtual void run(std::size_t i) = 0;
+  /// Called after every step.
+  virtual void inspect() = 0;
+  /// Called when all threads are through.
+  virtual void finish() = 0;
+};
+
+struct failure {
+  /// Which check it was, in a word or two.
+  std::string check;
+  std::string detail;
+  std::string schedule;
+  std::string story;
+};
+
+struct outcome {
+  std::uint64_t schedules = 0;
+  std::uint64_t steps = 0;
+  std::optional<failure> failed;
+};
+
+inline constexpr int any_number = std::numeric_limits<int>::max();
+
+class explorer {
+ public:
+  static constexpr std::size_t most_threads = 4;
+  static constexpr std::size_t most_steps = 2000;
+
+  /// Runs p under all schedules with at most so many preemptions; stops at the first failure.
+  outcome explore(program& p, int preemptions = any_number) {
+    outcome result;
+    path_.clear();
+    bound_ = preemptions;
+    replay_ = nullptr;
+    do {
+      fresh_from_ = path_.empty() ? 0 : path_.size() - 1;
+      execute(p);
+      ++result.schedules;
+      result.steps += step_;
+      if (failed_) {
+        result.failed = std::move(failed_);
+        const auto again = replay(p, result.failed->schedule);
+        result.failed->story = again.failed ? again.failed->story : "the replay did not fail";
+        break;
+      }
+    } while (backtrack());
+    return result;
+  }
+
+  /// Runs p under one schedule and tells of each step, whether it fails or not.
+  outcome replay(program& p, const std::string& schedule) {
+    outcome result;
+    path_.clear();
+    bound_ = any_number;
+    replay_ = &schedule;
+    fresh_from_ = 0;
+    execute(p);
+    replay_ = nullptr;
+    result.schedules = 1;
+    result.steps = step_;
+    result.failed = std::move(failed_);
+    if (result.failed) result.failed->story = story_;
+    return result;
+  }
+
+  [[nodiscard]] const std::string& story() const { return story_; }
+
+  // For the program while it runs.
+
+  /// The explorer whose threads are running; null outside of schedules, when steps are just made.
+  static explorer* active() { return active_; }
+
+  /// Here the thread is about to make a step.
+  void point() { wait_for({}); }
+
+  /// As point(), for a step that can be made once `*taken` is false.
+  void lock_point(const bool& taken) {
+    wait w;
+    w.taken = &taken;
+    wait_for(w);
+  }
+
+  /// The thread has read the place whose writes `stamp` counts.
+  void looked_at(const std::uint32_t& stamp) {
+    threads_[current_].looked = &stamp;
+    threads_[current_].seen = stamp;
+  }
+
+  /// The thread cannot go on before the place it looked at last has been written to.
+  void yield() {
+    wait w;
+    w.stamp = threads_[current_].looked;
+    w.seen = threads_[current_].seen;
+    threads_[current_].pending = w;
+    // The next look is the step; it will announce itself, and this must not count as one more.
+    threads_[current_].yielded = true;
+  }
+
+  [[nodiscard]] std::size_t current() const { return current_; }
+  /// The number of the step that is being made, from 1.
+  [[nodiscard]] std::size_t step() const { return step_; }
+
+  /// Something is wrong. Does not return: the schedule ends here.
+  [[noreturn]] void fail(std::string check, std::string detail) {
+    if (!failed_) {
+      failed_ = failure{std::move(check), std::move(detail), schedule_, {}};
+    }
+    if (in_fiber_) {
+      in_fiber_ = false;
+      fiber::switch_to(threads_[current_].stack, main_);
+      std::abort();
+    }
+    throw abandoned{};
+  }
+
+  /// Whether somebody will read what tell() is told.
+  [[nodiscard]] bool telling() const { return replay_ != nullptr; }
+  void tell(const std::string& what) {
+    story_ += "  step " + std::to_string(step_) + ", thread " + std::to_string(current_) + ": " +
+              what + "\n";
+  }
+
+ private:
+  struct abandoned {};
+  /// What a thread needs before it can make its step; all null: nothing.
+  struct wait {
+    const bool* taken = nullptr;
+    const std::uint32_t* stamp = nullptr;
+    std::uint32_t seen = 0;
+    [[nodiscard]] bool over() const {
+      return (taken == nullptr || !*taken) && (stamp == nullptr || *stamp != seen);
+    }
+  };
+  struct thread {
+    fiber stack;
+    bool done = true;
+    bool yielded = false;
+    wait pending;
+    const std::uint32_t* looked = nullptr;
+    std::uint32_t seen = 0;
+  };
+  /// One decision: who could go on, in the order of trying, and which of them it is this time.
+  struct decision {
+    std::uint8_t order[most_threads];
+    std::uint8_t count;
+    std::uint8_t chosen;
+    bool could_stay;
+    int preemptions;
+  };
+
+  void execute(program& p) {
+    program_ = &p;
+    step_ = 0;
+    preemptions_ = 0;
+    failed_.reset();
+    story_.clear();
+    schedule_.clear();
+    active_ = nullptr;
+    try {
+      p.prepare();
+      run_threads();
+      active_ = nullptr;
+      if (!failed_) p.finish();
+    } catch (const abandoned&) {
+    }
+    active_ = nullptr;
+  }
+
+  void run_threads() {
+    active_ = this;
+    // Each up to its first step.
+    starting_ = true;
+    for (std::size_t i = 0; i < program_->threads() && !failed_; ++i) {
+      thread& t = threads_[i];
+      t.done = t.yielded = false;
+      t.pending = {};
+      t.looked = nullptr;
+      current_ = i;
+      t.stack.start(&thread_main, this);
+      enter(i);
+    }
+    starting_ = false;
+    if (failed_) return;
+    current_ = most_threads;
+    const std::size_t first = choose();
+    if (first != most_threads) enter(first);
+  }
+
+  void enter(std::size_t i) {
+    current_ = i;
+    in_fiber_ = true;
+    fiber::switch_to(main_, threads_[i].stack);
+    in_fiber_ = false;
+  }
+
+  static void thread_main(void* self) {
+    auto& e = *static_cast<explorer*>(self);
+    const std::size_t me = e.current_;
+    e.program_->run(me);
+    e.threads_[me].done = true;
+    if (e.step_ > e.fresh_from_) e.program_->inspect();
+    const std::size_t next = e.starting_ ? most_threads : e.choose();
+    e.go_to(me, next);
+    std::abort();
+  }
+
+  void wait_for(wait w) {
+    const std::size_t me = current_;
+    thread& t = threads_[me];
+    if (t.yielded) {
+      t.yielded = false;  // waits for what yield() said
+    } else {
+      t.pending = w;
+    }
+    std::size_t next = most_threads;
+    if (!starting_) {
+      if (step_ > fresh_from_) program_->inspect();
+      next = choose();
+    }
+    if (next != me) go_to(me, next);
+  }
+
+  /// most_threads: back to whoever started the threads.
+  void go_to(std::size_t me, std::size_t next) {
+    if (next == most_threads) {
+      in_fiber_ = false;
+      fiber::switch_to(threads_[me].stack, main_);
+    } else {
+      current_ = next;
+      fiber::switch_to(threads_[me].stack, threads_[next].stack);
+    }
+  }
+
+  /// Who makes the next step. most_threads if all are through.
+  std::size_t choose() {
+    decision* d = nullptr;
+    if (step_ < path_.size()) {
+      d = &path_[step_];
+    } else {
+      path_.push_back(look_around());
+      d = &path_.back();
+      if (d->count == 0) {
+        path_.pop_back();
+        for (std::size_t i = 0; i < program_->threads(); ++i) {
+          if (!threads_[i].done) {
+            fail("deadlock", "thread " + std::to_string(i) + " waits and nobody can go on");
+          }
+        }
+        return most_threads;
+      }
+      if (path_.size() > most_steps) fail("no end", "more steps than any schedule should have");
+    }
+    const std::size_t next = d->order[d->chosen];
+    preemptions_ = d->preemptions + (d->could_stay && d->chosen != 0 ? 1 : 0);
+    ++step_;
+    schedule_ += static_cast<char>('0' + next);
+    return next;
+  }
+
+  decision look_around() {
+    decision d{};
+    d.preemptions = preemptions_;
+    const auto ready = [&](std::size_t i) {
+      return !threads_[i].done && threads_[i].pending.over();
+    };
+    if (replay_ != nullptr && step_ < replay_->size()) {
+      const auto told = static_cast<std::size_t>((*replay_)[step_] - '0');
+      if (told >= program_->threads() || !ready(told)) {
+        fail("schedule", "it does not fit this scenario at step " + std::to_string(step_ + 1));
+      }
+      d.order[d.count++] = static_cast<std::uint8_t>(told);
+      return d;
+    }
+    if (current_ != most_threads && ready(current_)) {
+      d.could_stay = true;
+      d.order[d.count++] = static_cast<std::uint8_t>(current_);
+      if (preemptions_ >= bound_) return d;
+    }
+    for (std::size_t i = 0; i < program_->threads(); ++i) {
+      if (i != current_ && ready(i)) d.order[d.count++] = static_cast<std::uint8_t>(i);
+    }
+    return d;
+  }
+
+  /// The next path in depth-first order; false if this was the last.
+  bool backtrack() {
+    while (!path_.empty()) {
+      decision& d = path_.back();
+      if (++d.chosen < d.count) return true;
+      path_.pop_back();
+    }
+    return false;
+  }
+
+  inline static explorer* active_ = nullptr;
+  program* program_ = nullptr;
+  fiber main_;
+  thread threads_[most_threads];
+  std::vector<decision> path_;
+  /// Steps before this one were made in the schedule before, and inspected.
+  std::size_t fresh_from_ = 0;
+  std::size_t step_ = 0;
+  std::size_t current_ = 0;
+  int bound_ = any_number;
+  int preemptions_ = 0;
+  bool starting_ = false;
+  bool in_fiber_ = false;
+  std::optional<failure> failed_;
+  std::string schedule_;
+  const std::string* replay_ = nullptr;
+  std::string story_;
+};
+
+}  // namespace verge::test

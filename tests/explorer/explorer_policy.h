@@ -1,0 +1,180 @@
+// explorer_policy: the state machine's view of the world while it is explored.
+//
+// Every atomic operation and every taking of a lock is a point at which the explorer may switch
+// threads - with one exception: num_timers, the only 32-bit unsigned one, is written under the lock
+// and read by none of the operations, so when it is written cannot matter to any of them. Outside
+// of schedules - while a scenario is set up, and when it is over - they are what they are, and
+// nobody switches.
+//
+// What the operations do is watched: `watcher` hears of every touch of an atomic and of every
+// change of a timer's state, references, wakes and bad timers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include <explorer/explorer.h>
+#include <timer/mutation.h>
+#include <timer/state_machine.h>
+
+namespace verge::test {
+
+using detail::mutant;
+using detail::timer_state;
+
+/// Told of what happens; all addresses are those of atomics or timers.
+class watcher {
+ public:
+  virtual ~watcher() = default;
+  virtual void touched(const void* atomic) = 0;
+  virtual void state_written(const void* atomic, timer_state from, timer_state to) = 0;
+  virtual void acquired(void* timer) = 0;
+  virtual void released(void* timer) = 0;
+  virtual void woken(void* timers, std::int64_t when) = 0;
+  [[noreturn]] virtual void bad(const char* operation, const void* timer, timer_state s) = 0;
+  virtual std::string name_of(const void* atomic) = 0;
+
+  inline static watcher* now = nullptr;
+};
+
+inline std::string to_text(timer_state s) { return detail::name_of(s); }
+inline std::string to_text(const void* p) {
+  return p == nullptr ? "none" : watcher::now->name_of(p);
+}
+template <class T>
+requires std::is_arithmetic_v<T> std::string to_text(T v) { return std::to_string(v); }
+
+template <class T>
+class explored_atomic {
+ public:
+  explored_atomic(T v = T{}) : value_(v) {}
+
+  T load(std::memory_order = std::memory_order_seq_cst) const {
+    point();
+    if (auto* e = explorer::active()) e->looked_at(stamp_);
+    if (telling()) tell("reads " + to_text(value_));
+    return value_;
+  }
+  void store(T v, std::memory_order = std::memory_order_seq_cst) {
+    point();
+    if (telling()) tell("writes " + to_text(v));
+    write(v);
+  }
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order, std::memory_order) {
+    point();
+    if (value_ != expected) {
+      if (telling()) tell("finds " + to_text(value_) + " and not " + to_text(expected));
+      expected = value_;
+      return false;
+    }
+    if (telling()) tell("changes " + to_text(expected) + " to " + to_text(desired));
+    write(desired);
+    return true;
+  }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order a, std::memory_order b) {
+    return compare_exchange_strong(expected, desired, a, b);
+  }
+  T fetch_add(T n, std::memory_order) {
+    point();
+    const T before = value_;
+    if (telling()) tell("goes from " + to_text(before) + " to " + to_text(before + n));
+    write(static_cast<T>(before + n));
+    return before;
+  }
+  T fetch_sub(T n, std::memory_order order) { return fetch_add(static_cast<T>(-n), order); }
+
+  /// For checks: no step.
+  [[nodiscard]] T peek() const { return value_; }
+  /// For a fresh start: no step.
+  void reset(T v) { value_ = v; }
+
+ private:
+  void point() const {
+    if constexpr (!std::is_same_v<T, std::uint32_t>) {
+      if (auto* e = explorer::active()) {
+        e->point();
+        watcher::now->touched(this);
+      }
+    }
+  }
+  void write(T v) {
+    const T before = value_;
+    value_ = v;
+    ++stamp_;
+    if constexpr (std::is_same_v<T, timer_state>) {
+      if (explorer::active() != nullptr) watcher::now->state_written(this, before, v);
+    }
+  }
+  static bool telling() { return explorer::active() != nullptr && explorer::active()->telling(); }
+  void tell(const std::string& what) const {
+    explorer::active()->tell(watcher::now->name_of(this) + " " + what);
+  }
+
+  T value_;
+  std::uint32_t stamp_ = 0;
+};
+
+class explored_lock {
+ public:
+  void lock() {
+    if (auto* e = explorer::active()) {
+      e->lock_point(taken_);
+      if (e->telling()) e->tell(watcher::now->name_of(this) + " is locked");
+    }
+    taken_ = true;
+  }
+  /// Not a step of its own: to those who do not want the lock it changes nothing, and those who do
+  /// can go on from the next step.
+  void unlock() {
+    taken_ = false;
+    if (auto* e = explorer::active(); e != nullptr && e->telling()) {
+      e->tell(watcher::now->name_of(this) + " is unlocked");
+    }
+  }
+  [[nodiscard]] bool taken() const { return taken_; }
+  void reset() { taken_ = false; }
+
+ private:
+  bool taken_ = false;
+};
+
+/// heap_memory, until it is told to fail.
+struct failing_memory : detail::heap_memory {
+  inline static bool fails = false;
+  static void* allocate(std::size_t bytes) {
+    if (fails) throw std::bad_alloc();
+    return detail::heap_memory::allocate(bytes);
+  }
+  static void* resize(void* block, std::size_t from, std::size_t to, std::size_t used) {
+    if (fails) throw std::bad_alloc();
+    return detail::heap_memory::resize(block, from, to, used);
+  }
+};
+
+template <mutant Mutation = mutant::none>
+struct explorer_policy {
+  static constexpr mutant mutation = Mutation;
+  using timer = detail::basic_timer<explorer_policy>;
+  using timers = detail::basic_timers<explorer_policy>;
+
+  template <class T>
+  using atomic = explored_atomic<T>;
+  using lock = explored_lock;
+  using memory = failing_memory;
+
+  static void yield() {
+    if (auto* e = explorer::active()) e->yield();
+  }
+  static void wake_net_poller(timers& ts, std::int64_t when) { watcher::now->woken(&ts, when); }
+  static void acquire(timer& t) { watcher::now->acquired(&t); }
+  static void release(timer& t) { watcher::now->released(&t); }
+  [[noreturn]] static void bad_timer(const char* operation, const timer& t, timer_state s) {
+    watcher::now->bad(operation, &t, s);
+    std::abort();  // not reached; a virtual function's promise not to return is not believed
+  }
+};
+
+}  // namespace verge::test

@@ -1,0 +1,101 @@
+// scenario: what a few threads do to a few timers, as data.
+//
+// Two processors' heaps are always there. A timer is brought to its start state by the operations
+// that lead there, so every start is one that can be reached.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <timer/timer_state.h>
+
+namespace verge::test {
+
+using detail::timer_state;
+
+/// What a timer's f does besides being counted.
+enum class callback { nothing, stops_itself, resets_itself, starts_timer_1 };
+
+struct timer_setup {
+  timer_state start = timer_state::waiting;
+  /// The heap's key.
+  std::int64_t when = 0;
+  /// In modified_earlier and modified_later: when it is really due.
+  std::int64_t nextwhen = 0;
+  std::int64_t period = 0;
+  std::size_t heap = 0;
+  callback f = callback::nothing;
+};
+
+enum class action {
+  add,
+  del,
+  mod,
+  reset,
+  drop,  // del, and then the handle is gone
+  clean,
+  adjust,
+  run,
+  check,  // what a scheduler does: adjust, then run all that is due, then clear if many are deleted
+  clear,
+  move,
+  sleep,  // what a poller does: says how long it will sleep, and looks once more
+};
+
+struct op {
+  action what;
+  /// Which timer; for those on a heap: which heap. move: from that heap to the other.
+  std::size_t target = 0;
+  std::int64_t when = 0;
+  std::int64_t period = 0;
+  /// The processor that add, mod and reset run on.
+  std::size_t own = 0;
+};
+
+struct scenario {
+  std::string name;
+  std::vector<timer_setup> timers;
+  std::vector<std::vector<op>> threads;
+  std::int64_t now = 100;
+  /// Heaps cannot grow while the threads run.
+  bool no_memory = false;
+};
+
+inline bool is_on_timer(action a) {
+  return a == action::add || a == action::del || a == action::mod || a == action::reset ||
+         a == action::drop;
+}
+
+inline std::string to_text(const op& o) {
+  static constexpr const char* names[] = {"add",    "del", "mod",   "reset", "drop", "clean",
+                                          "adjust", "run", "check", "clear", "move", "sleep"};
+  std::string text = names[static_cast<int>(o.what)];
+  if (o.target != 0) text += std::to_string(o.target);
+  if (o.when != 0) text += "@" + std::to_string(o.when);
+  if (o.period != 0) text += "/" + std::to_string(o.period);
+  if (o.own != 0) text += "^" + std::to_string(o.own);
+  return text;
+}
+
+/// The name says all there is to say, so that it can be given back to replay a schedule.
+inline std::string name_of(const scenario& s) {
+  std::string text;
+  for (const timer_setup& t : s.timers) {
+    text += detail::name_of(t.start);
+    text += "@" + std::to_string(t.when);
+    if (t.nextwhen != 0) text += ">" + std::to_string(t.nextwhen);
+    if (t.period != 0) text += "/" + std::to_string(t.period);
+    if (t.heap != 0) text += "^" + std::to_string(t.heap);
+    if (t.f != callback::nothing) text += "!" + std::to_string(static_cast<int>(t.f));
+    text += ",";
+  }
+  for (const auto& thread : s.threads) {
+    text += &thread == &s.threads.front() ? " " : "|";
+    for (const op& o : thread) text += (&o == &thread.front() ? "" : ";") + to_text(o);
+  }
+  if (s.no_memory) text += " without memory";
+  return text;
+}
+
+}  // namespace verge::test

@@ -1,0 +1,72 @@
+// The state machine under every schedule: see explorer/explorer.h for how, explorer/world.h for
+// what is checked, explorer/scenarios.h for what is done. Each test prints how many schedules it
+// ran.
+#include <explorer/exploration.h>
+#include <explorer/scenarios.h>
+#include <gtest/gtest.h>
+#include <support/scale.h>
+
+namespace verge::test {
+namespace {
+
+class every_schedule : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_explore) GTEST_SKIP() << "the thread sanitizer does not know the explorer's threads";
+  }
+
+  /// When time is short: one scenario in `quick`, still under all of its schedules.
+  static void is_right(const char* what, const std::vector<scenario>& list, int preemptions,
+                       std::size_t quick) {
+    const exploration e = explore_all<explorer_policy<>>(
+        what, thinned(list, scale<std::size_t>(1, quick)), preemptions);
+    EXPECT_FALSE(e.failed) << e.report();
+    if (std::getenv("VERGE_SCHEDULE") == nullptr) {
+      EXPECT_GT(e.schedules, e.scenarios);
+    }
+  }
+};
+
+TEST_F(every_schedule, of_every_pair_of_operations_is_right) {
+  is_right("pairs", pairs(), any_number, 17);
+}
+
+TEST_F(every_schedule, of_three_operations_with_two_preemptions_is_right) {
+  is_right("triples", triples(), 2, 11);
+}
+
+TEST_F(every_schedule, of_three_handles_with_four_preemptions_is_right) {
+  is_right("handle triples", handle_triples(), 4, 11);
+}
+
+TEST_F(every_schedule, of_two_processors_is_right) {
+  is_right("two processors", two_processors(), any_number, 3);
+}
+
+TEST_F(every_schedule, in_which_the_handle_goes_away_frees_the_timer_once) {
+  is_right("drops", drops(), any_number, 3);
+  is_right("busy drops", busy_drops(), 3, 3);
+}
+
+TEST_F(every_schedule, in_which_f_stops_or_starts_timers_is_right) {
+  is_right("callbacks", callbacks(), any_number, 13);
+}
+
+TEST_F(every_schedule, in_which_a_poller_goes_to_sleep_wakes_it_in_time) {
+  is_right("sleepers", sleepers(), any_number, 13);
+}
+
+TEST_F(every_schedule, in_which_the_heap_cannot_grow_changes_nothing) {
+  is_right("without memory", without_memory(), any_number, 1);
+}
+
+TEST_F(every_schedule, of_a_scan_that_entries_move_behind_is_right) {
+  is_right("layouts", layouts(), 3, 3);
+}
+
+TEST_F(every_schedule, of_longer_stories_with_three_preemptions_is_right) {
+  is_right("stories", stories(), 3, 11);
+}
+
+}  // namespace
+}  // namespace verge::test
