@@ -1,25 +1,23 @@
-// The README's first example: time-outs tested in no time, on a clock that is set by hand.
+// The README's first example.
 
-#include <verge/clock.h>
+#include <verge/time.h>
 
 #include <chrono>
 #include <iostream>
 
 using namespace std::chrono_literals;
 
-// A session ends when it has not been used for half an hour.
-struct session {
-  verge::clock::time_point last_used;
-  bool ended(verge::clock::time_point now) const { return now - last_used >= 30min; }
-};
-
 int main() {
-  verge::manual_clock clock;  // stands still until it is told otherwise
-  const session visit{clock.now()};
+  auto paid = verge::after_func(3min, [] { std::cout << "Do you still want it?\n"; });
+  auto open = verge::after_func(50ms, [] { std::cout << "Your order is still open.\n"; });
 
-  std::cout << std::boolalpha;
-  clock.advance(29min);
-  std::cout << visit.ended(clock.now()) << '\n';  // false
-  clock.advance(1min);
-  std::cout << visit.ended(clock.now()) << '\n';  // true
+  // The customer pays. True says that the reminder was pending and will never be sent.
+  std::cout << std::boolalpha << paid.stop() << '\n';
+
+  int ticks = 0;
+  verge::ticker every_20ms(20ms);
+  for (auto at : every_20ms.c()) {
+    std::cout << "tick " << ++ticks << " at " << at.time_since_epoch() / 1ms << " ms\n";
+    if (ticks == 5) break;
+  }
 }
