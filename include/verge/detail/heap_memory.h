@@ -19,6 +19,8 @@
 #include <cstring>
 #include <new>
 
+#pragma GCC visibility push(default)
+
 namespace verge::detail {
 
 struct heap_memory {
@@ -94,3 +96,5 @@ struct heap_memory {
 };
 
 }  // namespace verge::detail
+
+#pragma GCC visibility pop

@@ -1,0 +1,65 @@
+// verge::timer_queue inside an event loop of one's own: no threads, no runtime, just poll().
+//
+// The loop echoes what arrives on a socket. Each message puts the idle time-out off; when nothing
+// has come for 50 ms the connection is closed. A second timer sends three messages, 20 ms apart.
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <verge/queue.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+using namespace std::chrono_literals;
+using loop_clock = std::chrono::steady_clock;
+
+namespace {
+
+/// For poll(): milliseconds until the next timer, rounded up so as not to come too soon and spin.
+int time_out(const verge::timer_queue& timers) {
+  const auto next = timers.next();
+  if (!next) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - loop_clock::now());
+  return left > 0ms ? static_cast<int>(left.count()) : 0;
+}
+
+}  // namespace
+
+int main() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return EXIT_FAILURE;
+  const int server = ends[0];
+  const int client = ends[1];
+
+  verge::timer_queue timers;
+  bool open = true;
+  const auto idle = timers.start(loop_clock::now() + 50ms, [&] {
+    std::puts("nothing for 50 ms: closing");
+    open = false;
+  });
+  int messages = 3;
+  std::function<void()> talk = [&] {
+    if (::write(client, "hello", 5) != 5) std::exit(EXIT_FAILURE);
+    if (--messages > 0) timers.start(loop_clock::now() + 20ms, talk);
+  };
+  timers.start(loop_clock::now() + 20ms, talk);
+
+  int heard = 0;
+  while (open) {
+    pollfd watched{.fd = server, .events = POLLIN, .revents = 0};
+    if (::poll(&watched, 1, time_out(timers)) > 0) {
+      char text[64];
+      const auto n = ::read(server, text, sizeof text);
+      std::printf("%.*s\n", static_cast<int>(n), text);
+      ++heard;
+      timers.reset(idle, loop_clock::now() + 50ms);
+    }
+    timers.run(loop_clock::now());
+  }
+  ::close(server);
+  ::close(client);
+  return heard > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
