@@ -30,8 +30,8 @@
 ///
 /// It is the queue of the hybrid engine (detail/timer_wheel.h): start, stop and reset take constant
 /// time at any number of timers, and timers fire in the order of their nanosecond, never early.
-/// Memory is in proportion to the timers that are there: 8 to 16 bytes for each beside the callback,
-/// also when most are stopped long before they are due.
+/// Memory is in proportion to the timers that wait, a few bytes for each beside its callback, also
+/// when most are stopped long before they are due.
 ///
 /// For one thread at a time. Any clock will do as long as it does not go back; the queue only
 /// compares what it is given.

@@ -60,7 +60,7 @@ struct no_index {
   static void set(T&, std::size_t) noexcept {}
 };
 
-/// The same for a heap of numbers that only look like addresses: nothing is fetched ahead from them.
+/// The same for a heap of numbers in place of addresses: nothing is fetched ahead from them.
 struct numbers_only : no_index {};
 
 /// What filter() is told about an entry it showed.
