@@ -1,14 +1,15 @@
 #pragma once
 
-#include <verge/detail/chan_action.h>
-#include <verge/detail/chan_handle.h>
-#include <verge/detail/operation.h>
-#include <verge/errors.h>
 #include <cstddef>
 #include <iterator>
 #include <optional>
 #include <type_traits>
 #include <utility>
+
+#include <verge/detail/chan_action.h>
+#include <verge/detail/chan_handle.h>
+#include <verge/detail/operation.h>
+#include <verge/errors.h>
 
 #pragma GCC visibility push(default)
 
@@ -37,16 +38,18 @@
 /// std::logic_error.
 namespace verge {
 
+template <class T>
+class chan;
+
 /// A channel's receiving end.
 template <class T>
 class receiver : public detail::chan_handle<T>, public detail::receiving_end<receiver<T>, T> {
  public:
   /// No channel yet.
   receiver() noexcept = default;
+  receiver(chan<T> ch) noexcept : detail::chan_handle<T>(std::move(ch)) {}
 
  private:
-  template <class>
-  friend class chan;
   friend struct detail::chan_access;
   explicit receiver(const detail::chan_handle<T>& c) noexcept : detail::chan_handle<T>(c) {}
 };
@@ -57,11 +60,7 @@ class sender : public detail::chan_handle<T>, public detail::sending_end<sender<
  public:
   /// No channel yet.
   sender() noexcept = default;
-
- private:
-  template <class>
-  friend class chan;
-  explicit sender(const detail::chan_handle<T>& c) noexcept : detail::chan_handle<T>(c) {}
+  sender(chan<T> ch) noexcept : detail::chan_handle<T>(std::move(ch)) {}
 };
 
 /// A channel, both ends of it. Give a function a receiver<T> or a sender<T> if it needs only one.
@@ -74,9 +73,6 @@ class chan : public detail::chan_handle<T>,
   explicit chan(std::size_t capacity = 0) : detail::chan_handle<T>(capacity) {}
   /// No channel.
   explicit chan(std::nullptr_t) noexcept : detail::chan_handle<T>() {}
-
-  operator receiver<T>() const noexcept { return receiver<T>(*this); }
-  operator sender<T>() const noexcept { return sender<T>(*this); }
 };
 
 /// Receiving: `co_await recv(ch)` or `recv(ch).wait()`. Gives the next value, or nothing if the

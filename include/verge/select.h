@@ -1,10 +1,11 @@
 #pragma once
 
-#include <verge/chan.h>
-#include <verge/detail/select_case.h>
 #include <optional>
 #include <type_traits>
 #include <utility>
+
+#include <verge/chan.h>
+#include <verge/detail/select_case.h>
 
 #pragma GCC visibility push(default)
 

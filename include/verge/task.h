@@ -1,5 +1,8 @@
 #pragma once
 
+#include <coroutine>
+#include <utility>
+
 #include <verge/detail/errors.h>
 #include <verge/detail/operation.h>
 #include <verge/detail/promise.h>
@@ -7,8 +10,6 @@
 #include <verge/detail/spawned.h>
 #include <verge/detail/yield.h>
 #include <verge/errors.h>
-#include <coroutine>
-#include <utility>
 
 #pragma GCC visibility push(default)
 

@@ -1,8 +1,9 @@
 // Where random numbers come from on a thread that no scheduler owns.
 
+#include <atomic>
+
 #include <verge/detail/random.h>
 #include <verge/detail/scheduling.h>
-#include <atomic>
 
 namespace verge::detail {
 

@@ -1,10 +1,11 @@
 // How a select looks at its channels, and how it waits.
 
-#include <verge/detail/random.h>
-#include <verge/detail/select_state.h>
 #include <algorithm>
 #include <atomic>
 #include <functional>
+
+#include <verge/detail/random.h>
+#include <verge/detail/select_state.h>
 
 namespace verge::detail {
 

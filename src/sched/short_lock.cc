@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
 #include <verge/detail/lock.h>
 
 namespace verge::detail {

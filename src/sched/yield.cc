@@ -1,7 +1,8 @@
 // verge::yield() on a plain thread.
 
-#include <verge/detail/yield.h>
 #include <thread>
+
+#include <verge/detail/yield.h>
 
 namespace verge::detail {
 

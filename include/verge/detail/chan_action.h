@@ -1,10 +1,11 @@
 #pragma once
 
-#include <verge/detail/chan_state.h>
-#include <verge/detail/errors.h>
 #include <cstdint>
 #include <optional>
 #include <utility>
+
+#include <verge/detail/chan_state.h>
+#include <verge/detail/errors.h>
 
 #pragma GCC visibility push(default)
 

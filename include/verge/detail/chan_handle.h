@@ -1,13 +1,14 @@
 #pragma once
 
-#include <verge/detail/chan_action.h>
-#include <verge/detail/chan_state.h>
-#include <verge/detail/errors.h>
-#include <verge/detail/operation.h>
 #include <cstddef>
 #include <iterator>
 #include <optional>
 #include <utility>
+
+#include <verge/detail/chan_action.h>
+#include <verge/detail/chan_state.h>
+#include <verge/detail/errors.h>
+#include <verge/detail/operation.h>
 
 #pragma GCC visibility push(default)
 

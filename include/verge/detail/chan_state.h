@@ -1,8 +1,5 @@
 #pragma once
 
-#include <verge/detail/errors.h>
-#include <verge/detail/lock.h>
-#include <verge/detail/waiter.h>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +8,10 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
+
+#include <verge/detail/errors.h>
+#include <verge/detail/lock.h>
+#include <verge/detail/waiter.h>
 
 #pragma GCC visibility push(default)
 

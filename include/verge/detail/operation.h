@@ -1,11 +1,12 @@
 #pragma once
 
-#include <verge/detail/errors.h>
-#include <verge/detail/scheduling.h>
 #include <concepts>
 #include <coroutine>
 #include <cstdint>
 #include <utility>
+
+#include <verge/detail/errors.h>
+#include <verge/detail/scheduling.h>
 
 #pragma GCC visibility push(default)
 
@@ -74,7 +75,8 @@ class wait_for {
     if constexpr (Op::cancellable) {
       // Only now, so that what need not wait does not pay for this. If the task was cancelled since
       // it looked, it claims its waiter itself; where that fails, an event was faster.
-      if (!job_->cancellation.subscribe(waiter_)) return !waiter_.claim(waiter::by_cancellation);
+      if (!job_->cancellation.subscribe(waiter_) && job_->cancellation.fired())
+        return !waiter_.claim(waiter::by_cancellation);
     }
     return true;
   }

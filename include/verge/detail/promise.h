@@ -1,9 +1,11 @@
 #pragma once
 
-#include <verge/detail/outcome.h>
 #include <coroutine>
 #include <exception>
 #include <utility>
+
+#include <verge/detail/outcome.h>
+#include <verge/detail/transfer.h>
 
 #pragma GCC visibility push(default)
 
@@ -21,18 +23,22 @@ struct task_owner {
 };
 
 struct promise_base {
-  /// What goes on when the task ends: the coroutine that awaits it, or else its owner.
-  std::coroutine_handle<> continuation;
+  /// What goes on when the task ends: its owner, if it has one, or the coroutine that awaits it.
   task_owner* owner{nullptr};
+  transfer continuation;
+  /// To the task itself, when it is awaited.
+  transfer start;
 
   struct final_awaiter {
     bool await_ready() const noexcept { return false; }
     template <class Promise>
     std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) const noexcept {
-      const promise_base& promise = h.promise();
-      if (promise.continuation) return promise.continuation;
-      promise.owner->task_ended(*promise.owner);  // destroys the coroutine
-      return std::noop_coroutine();
+      promise_base& promise = h.promise();
+      if (promise.owner != nullptr) {
+        promise.owner->task_ended(*promise.owner);  // destroys the coroutine
+        return std::noop_coroutine();
+      }
+      return transfer_control(promise.continuation);
     }
     void await_resume() const noexcept {}
   };
@@ -74,8 +80,10 @@ struct task_awaiter {
 
   bool await_ready() const noexcept { return false; }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> parent) const noexcept {
-    child.promise().continuation = parent;
-    return child;
+    promise_base& promise = child.promise();
+    promise.start.to = child;
+    promise.continuation.to = parent;
+    return transfer_control(promise.start);
   }
   T await_resume() const { return child.promise().result.take(); }
 };

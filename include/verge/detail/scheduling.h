@@ -1,10 +1,12 @@
 #pragma once
 
-#include <verge/detail/waiter.h>
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
 #include <exception>
+
+#include <verge/detail/transfer.h>
+#include <verge/detail/waiter.h>
 
 #pragma GCC visibility push(default)
 
@@ -162,7 +164,7 @@ class coroutine_waiter : public waiter, public runnable {
   static void resume_coroutine(runnable& r) noexcept {
     auto& self = static_cast<coroutine_waiter&>(r);
     set_current_job(self.job_);
-    self.handle_.resume();  // self is gone when this returns
+    run_coroutine(self.handle_);  // self is gone when this returns
     set_current_job(nullptr);
   }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <verge/detail/chan_handle.h>
-#include <verge/detail/select_state.h>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -11,6 +9,9 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+
+#include <verge/detail/chan_handle.h>
+#include <verge/detail/select_state.h>
 
 #pragma GCC visibility push(default)
 

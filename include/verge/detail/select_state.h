@@ -1,11 +1,12 @@
 #pragma once
 
-#include <verge/detail/chan_state.h>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <utility>
+
+#include <verge/detail/chan_state.h>
 
 #pragma GCC visibility push(default)
 

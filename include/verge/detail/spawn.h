@@ -1,12 +1,13 @@
 #pragma once
 
-#include <verge/detail/spawned.h>
 #include <concepts>
 #include <functional>
 #include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+
+#include <verge/detail/spawned.h>
 
 #pragma GCC visibility push(default)
 

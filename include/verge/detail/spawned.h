@@ -1,14 +1,15 @@
 #pragma once
 
-#include <verge/detail/operation.h>
-#include <verge/detail/outcome.h>
-#include <verge/detail/promise.h>
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <optional>
 #include <type_traits>
 #include <utility>
+
+#include <verge/detail/operation.h>
+#include <verge/detail/outcome.h>
+#include <verge/detail/promise.h>
 
 #pragma GCC visibility push(default)
 
@@ -148,7 +149,7 @@ class spawned_task final : public spawned<T>, private task_owner {
     if (!task_) return end();
     auto coroutine = task_access::coroutine(task_);
     coroutine.promise().owner = this;
-    coroutine.resume();  // the record may be gone when this returns
+    run_coroutine(coroutine);  // the record may be gone when this returns
   }
 
   static void on_task_ended(task_owner& owner) noexcept {

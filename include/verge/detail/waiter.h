@@ -1,8 +1,9 @@
 #pragma once
 
-#include <verge/detail/lock.h>
 #include <atomic>
 #include <cstdint>
+
+#include <verge/detail/lock.h>
 
 #pragma GCC visibility push(default)
 

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <coroutine>
+
 #include <verge/detail/errors.h>
 #include <verge/detail/scheduling.h>
-#include <coroutine>
 
 #pragma GCC visibility push(default)
 
@@ -34,7 +35,7 @@ class yield_operation {
     static void resume_coroutine(runnable& r) noexcept {
       auto& self = static_cast<awaiter&>(r);
       set_current_job(self.job_);
-      self.handle_.resume();  // self is gone when this returns
+      run_coroutine(self.handle_);  // self is gone when this returns
       set_current_job(nullptr);
     }
 

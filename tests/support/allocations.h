@@ -1,0 +1,38 @@
+// Counts allocations, to show that there are none where there should be none. A program that
+// includes this has its operator new replaced.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace verge::test {
+
+inline std::atomic<std::size_t> allocation_count{0};
+
+/// How many allocations the program has made so far.
+inline std::size_t allocations() { return allocation_count.load(std::memory_order_relaxed); }
+
+inline void* counted_new(std::size_t size, std::size_t alignment) {
+  allocation_count.fetch_add(1, std::memory_order_relaxed);
+  size = (size + alignment - 1) / alignment * alignment;
+  if (void* p = std::aligned_alloc(alignment, size == 0 ? alignment : size)) return p;
+  throw std::bad_alloc();
+}
+
+}  // namespace verge::test
+
+// Not inlined, or the compiler sees memory of malloc() that operator delete frees, and warns.
+[[gnu::noinline]] void* operator new(std::size_t n) {
+  return verge::test::counted_new(n, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a) {
+  return verge::test::counted_new(n, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  std::free(p);
+}

@@ -1,0 +1,405 @@
+// Tasks: what they give, what they throw, who owns them, how they run beside one another.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <verge/chan.h>
+#include <verge/runtime.h>
+#include <verge/task.h>
+#include "support/allocations.h"
+#include "support/scale.h"
+#include "support/stepper.h"
+#include "support/token.h"
+
+namespace {
+
+using namespace verge;
+using test::allocations;
+using test::stepper;
+using test::token;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+task<int> answer() { co_return 42; }
+task<int> fail() {
+  throw std::runtime_error("no answer");
+  co_return 0;
+}
+task<void> nothing() { co_return; }
+
+std::string text_of(const std::exception_ptr& e) {
+  try {
+    std::rethrow_exception(e);
+  } catch (const std::exception& x) {
+    return x.what();
+  }
+}
+
+// ---- Awaiting -----------------------------------------------------------------------------------
+
+TEST(task, gives_its_result_to_whoever_awaits_it) {
+  stepper s;
+  EXPECT_EQ(go([]() -> task<int> { co_return co_await answer() + 1; }).join(), 43);
+}
+
+TEST(task, gives_its_exception_to_whoever_awaits_it) {
+  stepper s;
+  auto h = go([]() -> task<std::string> {
+    try {
+      co_await fail();
+    } catch (const std::runtime_error& e) {
+      co_return e.what();
+    }
+    co_return "nothing was thrown";
+  });
+  EXPECT_EQ(h.join(), "no answer");
+}
+
+TEST(task, may_return_what_cannot_be_copied) {
+  stepper s;
+  auto h = go([]() -> task<std::unique_ptr<int>> {
+    auto inner = []() -> task<std::unique_ptr<int>> { co_return std::make_unique<int>(7); };
+    co_return co_await inner();
+  });
+  EXPECT_EQ(*h.join(), 7);
+}
+
+TEST(task, may_return_a_reference) {
+  stepper s;
+  int there = 1;
+  auto h = go([&]() -> task<int&> {
+    auto inner = [](int& n) -> task<int&> { co_return n; };
+    co_return co_await inner(there);
+  });
+  EXPECT_EQ(&h.join(), &there);
+}
+
+TEST(task, does_nothing_until_it_is_awaited) {
+  stepper s;
+  bool ran = false;
+  auto make = [](bool& r) -> task<void> {
+    r = true;
+    co_return;
+  };
+  auto h = go([&]() -> task<bool> {
+    task<void> t = make(ran);
+    co_await verge::yield();
+    const bool before = ran;
+    co_await std::move(t);
+    co_return before;
+  });
+  EXPECT_FALSE(h.join());
+  EXPECT_TRUE(ran);
+}
+
+TEST(task, that_is_never_run_is_destroyed_with_its_parameters) {
+  auto f = [](token) -> task<void> { co_return; };
+  {
+    auto t = f(token(1));
+    EXPECT_EQ(token::alive(), 1);
+    auto other = std::move(t);
+    EXPECT_FALSE(t);
+    EXPECT_TRUE(other);
+  }
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(task, that_is_empty_cannot_be_awaited_or_run) {
+  stepper s;
+  auto h = go([]() -> task<void> { co_await task<int>(); });
+  EXPECT_THROW(h.join(), std::logic_error);
+  EXPECT_THROW(go(task<int>()), std::logic_error);
+  EXPECT_THROW(go([] { return task<int>(); }).join(), std::logic_error);
+}
+
+// The stack must not grow with the number of tasks that have been awaited: not without optimisation
+// either, and not with a sanitizer, where a compiler makes no tail calls.
+TEST(task, can_be_awaited_any_number_of_times_in_a_row) {
+  stepper s;
+  const int n = test::scale(1'000'000, 100'000);
+  auto h = go(
+      [](int times) -> task<long> {
+        long sum = 0;
+        for (int i = 0; i < times; ++i) sum += co_await answer();
+        co_return sum;
+      },
+      n);
+  EXPECT_EQ(h.join(), 42L * n);
+}
+
+// ---- Spawning -----------------------------------------------------------------------------------
+
+TEST(go, runs_a_task_a_coroutine_function_or_a_plain_function) {
+  stepper s;
+  EXPECT_EQ(go(answer()).join(), 42);
+  EXPECT_EQ(go(answer).join(), 42);
+  EXPECT_EQ(go([] { return 42; }).join(), 42);
+  go([] {}).join();
+  go(nothing).join();
+}
+
+TEST(go, passes_arguments_on) {
+  stepper s;
+  auto add = [](int a, std::unique_ptr<int> b) -> task<int> { co_return a + *b; };
+  EXPECT_EQ(go(add, 1, std::make_unique<int>(2)).join(), 3);
+  EXPECT_EQ(go([](int a, int b) { return a * b; }, 6, 7).join(), 42);
+}
+
+TEST(go, keeps_a_lambda_and_the_arguments_alive_while_their_coroutine_runs) {
+  stepper s;
+  auto h = go(
+      [owned = token(1)](const token& argument) -> task<int> {
+        co_await verge::yield();
+        co_await verge::yield();
+        co_return owned.number() + argument.number();
+      },
+      token(2));
+  EXPECT_EQ(h.join(), 3);
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(go, returns_before_the_task_has_begun) {
+  stepper s;
+  bool begun = false;
+  auto h = go([&] { begun = true; });
+  EXPECT_FALSE(begun);
+  EXPECT_FALSE(h.done());
+  s.run();
+  EXPECT_TRUE(begun);
+  EXPECT_TRUE(h.done());
+  h.join();
+}
+
+TEST(go, allocates_one_frame_and_one_record) {
+  stepper s;
+  s.run();
+  go(answer).join();  // the scheduler's own vectors are warm
+  const auto before = allocations();
+  go(answer).join();
+  EXPECT_EQ(allocations() - before, 2u);
+  const auto between = allocations();
+  go([] {}).join();
+  EXPECT_EQ(allocations() - between, 1u);
+}
+
+// ---- Joining ------------------------------------------------------------------------------------
+
+TEST(join_handle, gives_an_exception_to_a_coroutine_that_joins) {
+  stepper s;
+  auto h = go([]() -> task<int> {
+    auto child = go(fail);
+    co_return co_await child;
+  });
+  EXPECT_THROW(h.join(), std::runtime_error);
+}
+
+TEST(join_handle, gives_the_exception_of_a_plain_function) {
+  stepper s;
+  EXPECT_THROW(go([] { throw std::runtime_error("x"); }).join(), std::runtime_error);
+}
+
+TEST(join_handle, can_be_joined_once) {
+  stepper s;
+  auto h = go(answer);
+  EXPECT_TRUE(h);
+  EXPECT_EQ(h.join(), 42);
+  EXPECT_FALSE(h);
+  try {
+    h.join();
+    FAIL() << "joined twice";
+  } catch (const std::logic_error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("was joined, detached or moved from"));
+  }
+  EXPECT_THROW(join_handle<int>().join(), std::logic_error);
+  auto moved = std::move(h);
+  EXPECT_THROW(h.join(), std::logic_error);  // NOLINT(bugprone-use-after-move): that is the point
+}
+
+TEST(join_handle, is_joined_when_nothing_is_left_of_the_task) {
+  stepper s;
+  auto h = go(
+      [t = token(1)](token) -> task<void> {
+        token local(3);
+        co_return;
+      },
+      token(2));
+  s.run();
+  EXPECT_TRUE(h.done());
+  EXPECT_EQ(token::alive(), 0);
+  h.join();
+}
+
+TEST(join_handle, can_be_joined_by_a_thread_that_no_scheduler_knows) {
+  runtime rt({.processors = 2});
+  for (int i = 0; i < 100; ++i) {
+    auto h = rt.spawn([i]() -> task<int> {
+      co_await verge::yield();
+      co_return i;
+    });
+    EXPECT_EQ(h.join(), i);
+  }
+}
+
+TEST(join_handle, that_is_dropped_lets_the_task_run_on) {
+  stepper s;
+  bool done = false;
+  go([&]() -> task<void> {
+    co_await verge::yield();
+    done = true;
+  });
+  s.run();
+  EXPECT_TRUE(done);
+}
+
+TEST(join_handle, that_is_dropped_leaves_the_exception_to_the_scheduler) {
+  stepper s;
+  go(fail).detach();
+  s.run();
+  auto taken = s.take_unhandled();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(text_of(taken[0]), "no answer");
+}
+
+TEST(join_handle, that_is_dropped_after_the_end_leaves_the_exception_to_the_scheduler) {
+  stepper s;
+  auto h = go(fail);
+  s.run();
+  EXPECT_TRUE(s.take_unhandled().empty()) << "it could still be joined";
+  h.detach();
+  EXPECT_EQ(s.take_unhandled().size(), 1u);
+}
+
+TEST(join_handle, shows_in_the_job_what_is_waited_for) {
+  stepper s;
+  chan<int> ch;
+  auto child = go([&]() -> task<void> { co_await verge::recv(ch); });
+  s.run();
+  ASSERT_EQ(s.live().size(), 1u);
+  EXPECT_STREQ(s.live()[0]->waiting_for, "chan receive");
+  auto parent = go([&]() -> task<void> { co_await child; });
+  s.run();
+  ASSERT_EQ(s.live().size(), 2u);
+  EXPECT_STREQ(s.live()[1]->waiting_for, "join");
+  ch.send(1);
+  parent.join();
+  EXPECT_TRUE(s.live().empty());
+}
+
+// ---- Yielding -----------------------------------------------------------------------------------
+
+TEST(yield, lets_everything_else_run_first) {
+  stepper s;
+  std::vector<std::string> seen;
+  auto walk = [&](std::string name) -> task<void> {
+    for (int i = 0; i < 3; ++i) {
+      seen.push_back(name + std::to_string(i));
+      co_await verge::yield();
+    }
+  };
+  go(walk, "a");
+  go(walk, "b");
+  s.run();
+  EXPECT_THAT(seen, ElementsAre("a0", "b0", "a1", "b1", "a2", "b2"));
+}
+
+TEST(yield, lets_others_run_while_a_thread_waits) {
+  stepper s;
+  bool ran = false;
+  go([&] { ran = true; });
+  verge::yield().wait();
+  EXPECT_TRUE(ran);
+}
+
+TEST(yield, is_harmless_on_a_thread_that_no_scheduler_knows) { verge::yield().wait(); }
+
+// ---- The end of a scheduler ---------------------------------------------------------------------
+
+TEST(scheduler_that_ends, destroys_what_is_suspended) {
+  chan<int> ch;
+  {
+    stepper s;
+    auto outer = [&](token) -> task<void> {
+      auto inner = [&](token) -> task<void> {
+        token local;
+        co_await verge::recv(ch);
+      };
+      token local;
+      co_await inner(token());
+    };
+    go(outer, token());
+    s.run();
+    EXPECT_GE(token::alive(), 4);
+  }
+  EXPECT_EQ(token::alive(), 0);
+  EXPECT_FALSE(ch.try_send(1)) << "somebody who is gone still waits";
+}
+
+TEST(scheduler_that_ends, destroys_what_has_not_begun) {
+  {
+    stepper s;
+    go([t = token()] {});
+    go([t = token()]() -> task<void> { co_return; });
+    EXPECT_EQ(token::alive(), 2);
+  }
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(scheduler_that_ends, tells_those_who_join) {
+  chan<int> ch;
+  join_handle<void> h;
+  {
+    stepper s;
+    h = go([&]() -> task<void> { co_await verge::recv(ch); });
+    s.run();
+  }
+  EXPECT_TRUE(h.done());
+  EXPECT_THROW(h.join(), cancelled);
+}
+
+TEST(scheduler_that_ends, destroys_tasks_that_join_one_another) {
+  chan<int> ch;
+  {
+    stepper s;
+    auto child = go([&]() -> task<void> { co_await verge::recv(ch); });
+    go([](join_handle<void> c, token) -> task<void> { co_await c; }, std::move(child), token());
+    s.run();
+    EXPECT_EQ(s.live().size(), 2u);
+  }
+  EXPECT_EQ(token::alive(), 0);
+}
+
+// ---- Coroutines of other kinds ------------------------------------------------------------------
+
+// A coroutine type that knows nothing of verge can await what verge has to offer.
+struct stranger {
+  struct promise_type {
+    stranger get_return_object() noexcept { return {}; }
+    std::suspend_never initial_suspend() const noexcept { return {}; }
+    std::suspend_never final_suspend() const noexcept { return {}; }
+    void return_void() const noexcept {}
+    void unhandled_exception() const noexcept { std::terminate(); }
+  };
+};
+
+TEST(coroutine_of_another_kind, can_await_a_channel_and_a_task) {
+  stepper s;
+  chan<int> ch;
+  int got = 0;
+  [](chan<int> from, int& to) -> stranger {
+    to = *co_await verge::recv(from);
+    co_await verge::yield();
+    to += co_await answer();
+  }(ch, got);
+  ch.send(1);
+  s.run();
+  EXPECT_EQ(got, 43);
+}
+
+}  // namespace
