@@ -125,7 +125,9 @@ void adjust_timers(basic_timers<Policy>& ts, std::int64_t now) {
           i = remove_in_scan(ts, i);
           t.next_moved = moved;
           moved = &t;
-          if (mutated<Policy>(mutant::go_35367)) t.state.store(timer_state::waiting);
+          if (mutated<Policy>(mutant::go_35367)) {
+            t.state.store(timer_state::waiting, std::memory_order_release);
+          }
         }
         break;
       case timer_state::modifying:

@@ -1,0 +1,547 @@
+// The table of docs/state-machine.md, cell by cell: each operation on a timer in each state, with
+// nobody else around. What the operation does to the state is written down step by step and held
+// against the cell; a cell that says `bad` must stop the process with the timer, its state and the
+// operation in the message.
+#include <gtest/gtest.h>
+#include <timer/bad_timer.h>
+#include <timer/state_machine.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace verge::detail {
+namespace {
+
+/// Writes down every change of a timer's state. What yields is helped on by `on_yield`.
+struct traced {
+  template <class T>
+  class atomic {
+   public:
+    atomic(T v = T{}) : value_(v) {}
+    T load(std::memory_order) const { return value_; }
+    void store(T v, std::memory_order) {
+      value_ = v;
+      write_down();
+    }
+    bool compare_exchange_strong(T& expected, T v, std::memory_order, std::memory_order) {
+      if (value_ != expected) {
+        expected = value_;
+        return false;
+      }
+      value_ = v;
+      write_down();
+      return true;
+    }
+    bool compare_exchange_weak(T& expected, T v, std::memory_order a, std::memory_order b) {
+      return compare_exchange_strong(expected, v, a, b);
+    }
+    T fetch_add(T n, std::memory_order) { return value_ += n; }
+    T fetch_sub(T n, std::memory_order) { return value_ -= n; }
+    /// As another thread would.
+    void set(T v) { value_ = v; }
+    [[nodiscard]] T get() const { return value_; }
+
+   private:
+    void write_down() {
+      if constexpr (std::is_same_v<T, timer_state>) {
+        path += std::string(path.empty() ? "" : " ") + name_of(value_);
+      }
+    }
+    T value_;
+  };
+  struct no_lock {
+    void lock() {}
+    void unlock() {}
+  };
+  using lock = no_lock;
+  using timer = basic_timer<traced>;
+  using timers = basic_timers<traced>;
+
+  static void yield() {
+    ++yields;
+    ASSERT_LT(yields, 10);
+    on_yield();
+  }
+  static void wake_net_poller(timers&, std::int64_t when) { wakes.push_back(when); }
+  static void acquire(timer&) { ++references; }
+  static void release(timer&) { --references; }
+  [[noreturn]] static void bad_timer(const char* operation, const timer& t, timer_state s) {
+    abort_on_bad_timer(operation, &t, s, t.when);
+  }
+
+  inline static std::string path;
+  inline static int yields = 0;
+  inline static int references = 0;
+  inline static std::vector<std::int64_t> wakes;
+  inline static std::function<void()> on_yield;
+};
+
+/// One timer, in a state that the test gives it, with key 200 on the first heap if it is on one; in
+/// the modified states due at `nextwhen`. It is 100.
+class state_machine : public testing::Test {
+ protected:
+  static constexpr std::int64_t now = 100;
+  static constexpr std::int64_t key = 200;
+
+  void put(timer_state s, std::int64_t when = key, std::int64_t nextwhen = 0,
+           std::int64_t period = 0) {
+    t_.when = when;
+    t_.nextwhen = nextwhen;
+    t_.period = period;
+    t_.f = [](traced::timer&, std::uint64_t seq, std::int64_t) noexcept { fired.push_back(seq); };
+    t_.seq = 7;
+    t_.state.set(s);
+    if (is_on_heap(s)) put_on_heap();
+    if (s == timer_state::deleted) heap_.deleted_timers.set(1);
+    if (s == timer_state::modified_earlier) heap_.timer_modified_earliest.set(nextwhen);
+    start_over();
+  }
+  void put_on_heap() {
+    t_.owner.set(&heap_);
+    heap_.heap.push(t_.when, &t_);
+    heap_.heap_changed();
+  }
+  static void start_over() {
+    traced::path.clear();
+    traced::yields = traced::references = 0;
+    traced::wakes.clear();
+    fired.clear();
+  }
+  /// What another thread does when ours yields: lets go of the timer.
+  void when_yielding(timer_state s) {
+    traced::on_yield = [this, s] { t_.state.set(s); };
+  }
+  /// adjust only looks if it has a reason to.
+  void adjust() {
+    heap_.timer_modified_earliest.set(now);
+    adjust_timers(heap_, now);
+  }
+  [[nodiscard]] bool on_heap(const traced::timers& ts) const {
+    return std::any_of(ts.heap.begin(), ts.heap.end(),
+                       [&](const auto& e) { return e.node == &t_ && e.when == t_.when; });
+  }
+
+  traced::timers heap_;
+  traced::timers other_;
+  traced::timer t_;
+  inline static std::vector<std::uint64_t> fired;
+};
+
+using enum timer_state;
+
+// ---- add ----
+
+TEST_F(state_machine, add_starts_a_new_timer) {
+  put(no_status);
+  add_timer(heap_, t_);
+  EXPECT_EQ(traced::path, "waiting");
+  EXPECT_TRUE(on_heap(heap_));
+  EXPECT_EQ(traced::references, 1);
+  EXPECT_EQ(heap_.timer0_when.get(), key);
+  EXPECT_EQ(heap_.num_timers.get(), 1U);
+}
+
+// ---- del ----
+
+TEST_F(state_machine, del_of_a_pending_timer_is_true_and_leaves_it_on_the_heap) {
+  for (const timer_state s : {waiting, modified_earlier, modified_later}) {
+    SCOPED_TRACE(name_of(s));
+    heap_.heap.clear();
+    heap_.deleted_timers.set(0);
+    put(s, key, 150);
+    EXPECT_TRUE(del_timer(t_));
+    EXPECT_EQ(traced::path, "modifying deleted");
+    EXPECT_TRUE(on_heap(heap_));
+    EXPECT_EQ(heap_.deleted_timers.get(), 1);
+    EXPECT_TRUE(traced::wakes.empty());
+  }
+}
+
+TEST_F(state_machine, del_of_a_timer_that_is_not_pending_is_false_and_changes_nothing) {
+  for (const timer_state s : {no_status, deleted, removing, removed}) {
+    SCOPED_TRACE(name_of(s));
+    heap_.heap.clear();
+    put(s);
+    EXPECT_FALSE(del_timer(t_));
+    EXPECT_EQ(traced::path, "");
+  }
+}
+
+TEST_F(state_machine, del_waits_for_one_that_runs_is_moved_or_modified) {
+  for (const timer_state s : {running, moving, modifying}) {
+    SCOPED_TRACE(name_of(s));
+    heap_.heap.clear();
+    put(s);
+    when_yielding(waiting);
+    EXPECT_TRUE(del_timer(t_));
+    EXPECT_EQ(traced::yields, 1);
+    EXPECT_EQ(traced::path, "modifying deleted");
+
+    heap_.heap.clear();
+    put(s);
+    when_yielding(no_status);
+    EXPECT_FALSE(del_timer(t_));
+    EXPECT_EQ(traced::yields, 1);
+  }
+}
+
+// ---- mod and reset ----
+
+TEST_F(state_machine, mod_of_a_timer_on_no_heap_inserts_it_into_the_callers) {
+  for (const timer_state s : {no_status, removed}) {
+    SCOPED_TRACE(name_of(s));
+    other_.heap.clear();
+    put(s);
+    EXPECT_FALSE(mod_timer(other_, t_, 120, 30, t_.f, 8));
+    EXPECT_EQ(traced::path, "modifying waiting");
+    EXPECT_TRUE(on_heap(other_));
+    EXPECT_EQ(t_.owner.get(), &other_);
+    EXPECT_EQ(std::tuple(t_.when, t_.period, t_.seq), std::tuple(120, 30, 8U));
+    EXPECT_EQ(traced::references, 1);
+    EXPECT_EQ(traced::wakes, std::vector<std::int64_t>{120});
+  }
+}
+
+TEST_F(state_machine, mod_of_a_timer_on_a_heap_leaves_its_key_and_says_whether_it_was_pending) {
+  for (const timer_state s : {waiting, deleted, modified_earlier, modified_later}) {
+    for (const std::int64_t when : {120, 200, 300}) {
+      SCOPED_TRACE(std::string(name_of(s)) + " to " + std::to_string(when));
+      heap_.heap.clear();
+      put(s, key, 150);
+      EXPECT_EQ(mod_timer(other_, t_, when, 30, t_.f, 8), s != deleted);
+      EXPECT_EQ(traced::path,
+                when < key ? "modifying modified_earlier" : "modifying modified_later");
+      EXPECT_TRUE(on_heap(heap_));
+      EXPECT_EQ(t_.owner.get(), &heap_);
+      EXPECT_EQ(std::tuple(t_.when, t_.nextwhen, t_.period, t_.seq), std::tuple(key, when, 30, 8U));
+      EXPECT_EQ(heap_.deleted_timers.get(), 0);
+      EXPECT_EQ(traced::references, 0);
+      EXPECT_EQ(traced::wakes,
+                when < key ? std::vector<std::int64_t>{when} : std::vector<std::int64_t>{});
+    }
+  }
+}
+
+TEST_F(state_machine, earlier_means_earlier_than_the_key_and_not_than_the_last_time_given) {
+  put(modified_earlier, key, 120);
+  EXPECT_TRUE(reset_timer(heap_, t_, 150));  // later than 120, but the heap has it at 200
+  EXPECT_EQ(traced::path, "modifying modified_earlier");
+  start_over();
+  EXPECT_TRUE(reset_timer(heap_, t_, key));
+  EXPECT_EQ(traced::path, "modifying modified_later");
+}
+
+TEST_F(state_machine, reset_keeps_what_is_not_the_time) {
+  put(removed, key, 0, 30);
+  EXPECT_FALSE(reset_timer(heap_, t_, 120));
+  EXPECT_EQ(std::tuple(t_.when, t_.period, t_.seq), std::tuple(120, 30, 7U));
+  EXPECT_TRUE(reset_timer(heap_, t_, 110));
+  EXPECT_EQ(std::tuple(t_.nextwhen, t_.period, t_.seq), std::tuple(110, 30, 7U));
+}
+
+TEST_F(state_machine, mod_waits_for_whoever_holds_the_timer) {
+  for (const timer_state s : {running, removing, modifying, moving}) {
+    SCOPED_TRACE(name_of(s));
+    heap_.heap.clear();
+    put(s);
+    when_yielding(waiting);
+    EXPECT_TRUE(mod_timer(heap_, t_, 120, 0, t_.f, 8));
+    EXPECT_EQ(traced::yields, 1);
+    EXPECT_EQ(traced::path, "modifying modified_earlier");
+  }
+}
+
+// ---- clean ----
+
+TEST_F(state_machine, clean_puts_the_head_in_order) {
+  put(deleted);
+  clean_timers(heap_);
+  EXPECT_EQ(traced::path, "removing removed");
+  EXPECT_TRUE(heap_.heap.empty());
+  EXPECT_EQ(heap_.deleted_timers.get(), 0);
+  EXPECT_EQ(traced::references, -1);
+  for (const timer_state s : {modified_earlier, modified_later}) {
+    SCOPED_TRACE(name_of(s));
+    heap_.heap.clear();
+    put(s, key, 150);
+    clean_timers(heap_);
+    EXPECT_EQ(traced::path, "moving waiting");
+    EXPECT_EQ(t_.when, 150);
+    EXPECT_TRUE(on_heap(heap_));
+    EXPECT_EQ(heap_.timer0_when.get(), 150);
+    EXPECT_EQ(traced::references, 0);
+  }
+}
+
+TEST_F(state_machine, clean_leaves_a_head_in_any_other_state_alone) {
+  for (const timer_state s : {no_status, waiting, running, removing, removed, modifying, moving}) {
+    SCOPED_TRACE(name_of(s));
+    heap_.heap.clear();
+    put(s);
+    if (!is_on_heap(s)) put_on_heap();
+    clean_timers(heap_);
+    EXPECT_EQ(traced::path, "");
+    EXPECT_EQ(traced::yields, 0);
+    EXPECT_TRUE(on_heap(heap_));
+  }
+}
+
+// ---- adjust, clear deleted, move: over the whole heap ----
+
+class sweeps : public state_machine, public testing::WithParamInterface<const char*> {
+ protected:
+  void sweep() {
+    const std::string which = GetParam();
+    if (which == "adjust") adjust();
+    if (which == "clear_deleted") clear_deleted_timers(heap_);
+    if (which == "move") move_timers(other_, heap_);
+  }
+  [[nodiscard]] bool moves() const { return std::string(GetParam()) == "move"; }
+  traced::timers& target() { return moves() ? other_ : heap_; }
+};
+
+TEST_P(sweeps, keep_a_waiting_timer) {
+  put(waiting);
+  sweep();
+  EXPECT_EQ(traced::path, moves() ? "moving waiting" : "");
+  EXPECT_TRUE(on_heap(target()));
+  EXPECT_EQ(t_.owner.get(), &target());
+  EXPECT_EQ(traced::references, 0);
+}
+
+TEST_P(sweeps, give_a_modified_timer_its_place) {
+  for (const timer_state s : {modified_earlier, modified_later}) {
+    SCOPED_TRACE(name_of(s));
+    heap_.heap.clear();
+    other_.heap.clear();
+    put(s, key, 150);
+    sweep();
+    EXPECT_EQ(traced::path, "moving waiting");
+    EXPECT_EQ(t_.when, 150);
+    EXPECT_TRUE(on_heap(target()));
+    EXPECT_EQ(t_.owner.get(), &target());
+    EXPECT_EQ(next_when(target()), 150);
+    EXPECT_EQ(heap_.timer_modified_earliest.get(), 0);
+    EXPECT_EQ(traced::references, 0);
+  }
+}
+
+TEST_P(sweeps, take_a_deleted_timer_off) {
+  put(deleted);
+  sweep();
+  EXPECT_EQ(traced::path, moves() ? "removed" : "removing removed");
+  EXPECT_TRUE(heap_.heap.empty());
+  EXPECT_TRUE(other_.heap.empty());
+  EXPECT_EQ(heap_.deleted_timers.get(), 0);
+  EXPECT_EQ(traced::references, -1);
+}
+
+TEST_P(sweeps, wait_for_a_timer_that_is_modified) {
+  put(modifying, key, 150);
+  when_yielding(modified_earlier);
+  sweep();
+  EXPECT_EQ(traced::yields, 1);
+  EXPECT_EQ(traced::path, "moving waiting");
+}
+
+INSTANTIATE_TEST_SUITE_P(each, sweeps, testing::Values("adjust", "clear_deleted", "move"),
+                         [](const auto& of) { return std::string(of.param); });
+
+TEST_F(state_machine, adjust_waits_until_the_earliest_modified_time_has_come) {
+  put(modified_earlier, key, 150);
+  adjust_timers(heap_, 149);
+  EXPECT_EQ(traced::path, "");
+  adjust_timers(heap_, 150);
+  EXPECT_EQ(traced::path, "moving waiting");
+}
+
+TEST_F(state_machine, the_last_timer_takes_the_earliest_modified_time_with_it) {
+  put(modified_earlier, key, 150);
+  EXPECT_TRUE(del_timer(t_));
+  EXPECT_EQ(run_timer(heap_, now), -1);
+  EXPECT_EQ(next_when(heap_), 0);
+}
+
+// ---- run ----
+
+TEST_F(state_machine, run_of_a_timer_that_is_not_due_says_when_it_is) {
+  put(waiting);
+  EXPECT_EQ(run_timer(heap_, key - 1), key);
+  EXPECT_EQ(traced::path, "");
+  EXPECT_TRUE(fired.empty());
+}
+
+TEST_F(state_machine, run_of_a_one_shot_that_is_due_takes_it_off_and_calls_f) {
+  put(waiting);
+  EXPECT_EQ(run_timer(heap_, key), 0);
+  EXPECT_EQ(traced::path, "running no_status");
+  EXPECT_EQ(fired, std::vector<std::uint64_t>{7});
+  EXPECT_TRUE(heap_.heap.empty());
+  EXPECT_EQ(traced::references, -1);
+  EXPECT_EQ(run_timer(heap_, key), -1);
+}
+
+TEST_F(state_machine, run_of_a_periodic_timer_that_is_due_keeps_it_on_its_grid) {
+  put(waiting, key, 0, 30);
+  EXPECT_EQ(run_timer(heap_, 275), 0);
+  EXPECT_EQ(traced::path, "running waiting");
+  EXPECT_EQ(fired.size(), 1U);
+  EXPECT_EQ(t_.when, 290);  // 200, 230, 260 have passed
+  EXPECT_TRUE(on_heap(heap_));
+  EXPECT_EQ(heap_.timer0_when.get(), 290);
+  EXPECT_EQ(traced::references, 0);
+}
+
+TEST_F(state_machine, a_period_beyond_the_range_of_the_clock_is_never) {
+  put(waiting, key, 0, INT64_MAX);
+  EXPECT_EQ(run_timer(heap_, INT64_MAX - 1), 0);
+  EXPECT_EQ(t_.when, INT64_MAX);
+}
+
+TEST_F(state_machine, run_takes_deleted_heads_off_and_gives_modified_ones_their_place) {
+  put(deleted);
+  EXPECT_EQ(run_timer(heap_, now), -1);
+  EXPECT_EQ(traced::path, "removing removed");
+  for (const timer_state s : {modified_earlier, modified_later}) {
+    SCOPED_TRACE(name_of(s));
+    heap_.heap.clear();
+    put(s, key, 150);
+    EXPECT_EQ(run_timer(heap_, now), 150);
+    EXPECT_EQ(traced::path, "moving waiting");
+  }
+}
+
+TEST_F(state_machine, run_waits_for_a_timer_that_is_modified) {
+  put(modifying);
+  when_yielding(deleted);
+  EXPECT_EQ(run_timer(heap_, now), -1);
+  EXPECT_EQ(traced::yields, 1);
+  EXPECT_EQ(traced::path, "removing removed");
+}
+
+TEST_F(state_machine, stop_in_the_callback_is_false_for_a_one_shot_and_true_for_a_ticker) {
+  static bool answer;
+  for (const std::int64_t period : {0, 30}) {
+    heap_.heap.clear();
+    put(waiting, key, 0, period);
+    t_.f = [](traced::timer& t, std::uint64_t, std::int64_t) noexcept { answer = del_timer(t); };
+    EXPECT_EQ(run_timer(heap_, key), 0);
+    EXPECT_EQ(answer, period != 0);
+  }
+}
+
+// ---- figures for those without the lock ----
+
+TEST_F(state_machine, deleted_timers_above_a_quarter_are_to_be_cleared) {
+  heap_.num_timers.set(8);
+  heap_.deleted_timers.set(2);
+  EXPECT_FALSE(should_clear_deleted(heap_));
+  heap_.deleted_timers.set(3);
+  EXPECT_TRUE(should_clear_deleted(heap_));
+  heap_.deleted_timers.set(-1);  // counted off before it was counted
+  EXPECT_FALSE(should_clear_deleted(heap_));
+}
+
+TEST_F(state_machine, next_when_is_the_earlier_of_the_root_and_the_earliest_modified) {
+  EXPECT_EQ(next_when(heap_), 0);
+  heap_.timer0_when.set(200);
+  EXPECT_EQ(next_when(heap_), 200);
+  heap_.timer_modified_earliest.set(150);
+  EXPECT_EQ(next_when(heap_), 150);
+  heap_.timer0_when.set(0);
+  EXPECT_EQ(next_when(heap_), 150);
+}
+
+struct with_atomics {
+  template <class T>
+  using atomic = std::atomic<T>;
+};
+
+TEST(timer_size, leaves_room_on_its_line_for_a_reference_count) {
+  EXPECT_LE(sizeof(basic_timer<with_atomics>), 56U);
+}
+
+// ---- bad ----
+
+/// Every cell that says `bad`.
+class broken : public state_machine,
+               public testing::WithParamInterface<std::tuple<const char*, timer_state>> {};
+
+TEST_P(broken, invariants_stop_the_process_and_say_what_was_found) {
+  GTEST_FLAG_SET(death_test_style, "fast");
+  const auto [operation, s] = GetParam();
+  const std::string which = operation;
+  put(s);
+  if (which != "add_timer" && !is_on_heap(s)) put_on_heap();
+  const auto call = [&] {
+    if (which == "add_timer") add_timer(heap_, t_);
+    if (which == "adjust_timers") adjust();
+    if (which == "run_timer") run_timer(heap_, now);
+    if (which == "clear_deleted_timers") clear_deleted_timers(heap_);
+    if (which == "move_timers") move_timers(other_, heap_);
+  };
+  EXPECT_DEATH(call(),
+               "verge: " + which + ": timer 0x[0-9a-f]+ is in state " + name_of(s) + " .*when 200");
+}
+
+std::string cell_name(const testing::TestParamInfo<std::tuple<const char*, timer_state>>& cell) {
+  return std::string(std::get<0>(cell.param)) + "_on_" + name_of(std::get<1>(cell.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(add, broken,
+                         testing::Combine(testing::Values("add_timer"),
+                                          testing::Values(waiting, running, deleted, removing,
+                                                          removed, modifying, modified_earlier,
+                                                          modified_later, moving)),
+                         cell_name);
+INSTANTIATE_TEST_SUITE_P(heap, broken,
+                         testing::Combine(testing::Values("adjust_timers", "run_timer",
+                                                          "clear_deleted_timers", "move_timers"),
+                                          testing::Values(no_status, running, removing, removed,
+                                                          moving)),
+                         cell_name);
+
+TEST_F(state_machine, a_state_that_is_none_stops_the_process) {
+  put(waiting);
+  t_.state.set(static_cast<timer_state>(99));
+  EXPECT_DEATH(del_timer(t_), "del_timer: timer 0x[0-9a-f]+ is in state not a state \\(99\\)");
+  EXPECT_DEATH(reset_timer(heap_, t_, 120), "mod_timer: timer .* not a state");
+}
+
+TEST_F(state_machine, times_that_mean_none_and_negative_periods_stop_the_process) {
+  put(no_status, 0);
+  EXPECT_DEATH(add_timer(heap_, t_), "add_timer: when must be positive.*no_status.*when 0");
+  put(no_status, key, 0, -1);
+  EXPECT_DEATH(add_timer(heap_, t_), "add_timer: .*period not negative");
+  put(no_status);
+  EXPECT_DEATH(mod_timer(heap_, t_, 0, 0, t_.f, 0), "mod_timer: when must be positive");
+  EXPECT_DEATH(mod_timer(heap_, t_, -5, 0, t_.f, 0), "mod_timer: when must be positive");
+  EXPECT_DEATH(mod_timer(heap_, t_, 5, -1, t_.f, 0), "mod_timer: .*period not negative");
+  EXPECT_DEATH(reset_timer(heap_, t_, 0), "reset_timer: when must be positive");
+}
+
+TEST_F(state_machine, a_timer_on_another_s_heap_stops_the_process) {
+  put(waiting);
+  t_.owner.set(&other_);
+  EXPECT_DEATH(clean_timers(heap_), "clean_timers: the timer is on another's heap: timer 0x");
+  EXPECT_DEATH(run_timer(heap_, now), "run_timer: the timer is on another's heap: timer 0x");
+  EXPECT_DEATH(adjust(), "adjust_timers: the timer is on another's heap: timer 0x");
+  EXPECT_DEATH(clear_deleted_timers(heap_), "clear_deleted_timers: the timer is on another's heap");
+  EXPECT_DEATH(move_timers(other_, heap_), "move_timers: the timer is on another's heap");
+}
+
+TEST_F(state_machine, the_largest_times_are_times_like_any_other) {
+  put(no_status, INT64_MAX);
+  add_timer(heap_, t_);
+  EXPECT_EQ(next_when(heap_), INT64_MAX);
+  EXPECT_TRUE(reset_timer(heap_, t_, 1));
+  adjust_timers(heap_, 1);
+  EXPECT_EQ(run_timer(heap_, 1), 0);
+  EXPECT_EQ(fired.size(), 1U);
+}
+
+}  // namespace
+}  // namespace verge::detail
