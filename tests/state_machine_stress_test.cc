@@ -1,6 +1,6 @@
 // The state machine on real threads, for the thread sanitizer and for what the explorer cannot see:
-// memory that is reordered. Processors run, adjust, clear and hand over their timers, and look at each
-// other's, while other threads stop and reset all of them.
+// memory that is reordered. Processors run, adjust, clear and hand over their timers, and look at
+// each other's, while other threads stop and reset all of them.
 //
 // Time is a counter that the users advance. Every arming of a timer ends in exactly one of three
 // ways - it fires, a stop says true, a reset says true and replaces it - so in the end, when all is
@@ -78,8 +78,8 @@ class world {
   world(const world&) = delete;
   world& operator=(const world&) = delete;
 
-  /// What a processor does all day: its own timers, and now and then another's; now and then it hands
-  /// all of its own over.
+  /// What a processor does all day: its own timers, and now and then another's; now and then it
+  /// hands all of its own over.
   void process(std::size_t me, unsigned seed) {
     std::minstd_rand random(seed);
     while (!quit_.load()) {
