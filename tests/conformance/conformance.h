@@ -1,0 +1,77 @@
+// The conformance suite: what every engine's timers do, whatever they are made of.
+//
+// Each test is a line of the list of behaviours that Go's own tests hold its timers to, and carries
+// the line's number. All of them run on every engine; the table of engines is in engines.cc, and an
+// engine that comes later is one line there. Engines may differ in two ways, and the tests take
+// both as parameters: a wheel fires on its ticks - never early, late by up to one tick - and a wheel
+// of one level takes no delay beyond its span.
+//
+// Wherever real time is not the subject the tests use simulated time, where everything is exact.
+// Where it is, they are strict about early and patient about late: a busy machine fails no test.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <verge/runtime.h>
+#include <verge/select.h>
+#include <verge/simulation.h>
+#include <verge/task.h>
+#include <verge/time.h>
+#include <verge/timeout.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <ostream>
+
+#include <support/as_default.h>
+#include <support/patience.h>
+#include <support/scale.h>
+
+namespace verge::test {
+
+using namespace std::chrono_literals;
+using std::chrono::nanoseconds;
+
+struct engine_traits {
+  const char* name;
+  verge::engine engine;
+  /// How far apart the moments are at which it fires; 0 if it fires to the nanosecond. At most 10
+  /// ms.
+  nanoseconds tick{0};
+  /// The longest delay it takes; 0 if it takes any. At least 1 s.
+  nanoseconds span{0};
+};
+
+inline std::ostream& operator<<(std::ostream& out, const engine_traits& e) { return out << e.name; }
+
+class conformance : public testing::TestWithParam<engine_traits> {
+ protected:
+  static nanoseconds tick() { return GetParam().tick; }
+
+  static simulation_options simulated(std::uint64_t seed = 1) {
+    return {.seed = seed, .engine = GetParam().engine};
+  }
+  static runtime_options live(unsigned processors = 2) {
+    return {.processors = processors, .engine = GetParam().engine};
+  }
+
+  /// A delay of d, or of the longest that the engine takes.
+  static nanoseconds up_to(nanoseconds d) {
+    return GetParam().span == 0ns ? d : std::min(d, GetParam().span);
+  }
+  /// So many times a length of which eight are within the engine's span: a minute, if that will do.
+  static nanoseconds minutes(int n) { return n * up_to(8min) / 8; }
+  static bool takes_any_delay() { return GetParam().span == 0ns; }
+
+  /// In simulated time: that something due at `due` happened at `at`. A wheel has until its next
+  /// tick; `steps` is for what was waited for one after the other.
+  static testing::AssertionResult on_time(time_point due, time_point at, int steps = 1) {
+    if (at < due) return testing::AssertionFailure() << "early by " << (due - at).count() << " ns";
+    if (at > due + steps * tick()) {
+      return testing::AssertionFailure() << "late by " << (at - due).count() << " ns";
+    }
+    return testing::AssertionSuccess();
+  }
+};
+
+}  // namespace verge::test
