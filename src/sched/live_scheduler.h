@@ -112,9 +112,13 @@ class live_scheduler final : public scheduler, public engine_host {
   runnable* schedule(worker& w) noexcept;
   void run(worker& w, runnable& r) noexcept;
   runnable* find_runnable(worker& w) noexcept;
+  runnable* look_everywhere(worker& w) noexcept;
+  runnable* look_as_spare(processor& p) noexcept;
   runnable* take_local(processor& p) noexcept;
   runnable* take_global(processor& p) noexcept;
   runnable* steal(worker& w) noexcept;
+  bool steal_timers(processor& mine, unsigned victim) noexcept;
+  void run_overdue(processor& mine) noexcept;
   runnable* poll_without_blocking(worker& w) noexcept;
   runnable* block_in_poller(worker& w) noexcept;
   timer_check check_timers(processor& holder, unsigned p) noexcept;
@@ -201,6 +205,9 @@ class live_scheduler final : public scheduler, public engine_host {
   std::atomic<unsigned> spares_made_{0};
   /// All processors were stuck when the monitor last looked; cleared by the first that moves.
   std::atomic<bool> stuck_{false};
+  /// The monitor has seen a timer overdue whose processor does not come round to it: whoever
+  /// schedules next looks at all of them.
+  std::atomic<bool> overdue_{false};
   /// Raised by every look of a processor that is no spare, while stuck_.
   std::atomic<std::uint32_t> returns_{0};
   /// The monitor's: how far the processors, then the spare ones, were when it last looked.

@@ -63,7 +63,9 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
       retire(w);
       return nullptr;
     }
-  } else if (stuck_.load(std::memory_order_relaxed)) {
+    return find_runnable(w);
+  }
+  if (stuck_.load(std::memory_order_relaxed)) {
     returns_.fetch_add(1, std::memory_order_relaxed);
     stuck_.store(false, std::memory_order_relaxed);
   }
@@ -73,6 +75,10 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
   }
   if (tick % global_turn == 0 && global_size_.load(std::memory_order_relaxed) != 0) {
     if (runnable* r = take_global(p)) return r;
+  }
+  if (overdue_.load(std::memory_order_relaxed)) {
+    overdue_.store(false, std::memory_order_relaxed);
+    run_overdue(p);
   }
   check_timers(p, p.id);
   if (runnable* r = take_local(p)) return r;
@@ -86,21 +92,7 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
       return nullptr;
     }
     const timer_check timers = check_timers(p, p.id);
-    if (runnable* r = take_local(p)) return r;
-    if (global_size_.load(std::memory_order_relaxed) != 0) {
-      if (runnable* r = take_global(p)) return r;
-    }
-    if (runnable* r = poll_without_blocking(w)) return r;
-
-    // Half as many spinners as busy processors are enough to find what there is.
-    const unsigned busy = processors() - idle_count_.load(std::memory_order_relaxed);
-    if (w.spinning || 2 * spinning_.load(std::memory_order_relaxed) < busy) {
-      if (!w.spinning) {
-        w.spinning = true;
-        spinning_.fetch_add(1, std::memory_order_relaxed);
-      }
-      if (runnable* r = steal(w)) return r;
-    }
+    if (runnable* r = is_spare(p) ? look_as_spare(p) : look_everywhere(w)) return r;
     if (timers.next != 0 && timers.next - cheap_now() < worth_a_sleep) {
       pause();
       continue;
@@ -110,9 +102,11 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
       std::lock_guard held(lock_);
       if (stopping_.load(std::memory_order_relaxed)) return nullptr;
       if (p.retiring.load(std::memory_order_relaxed)) return nullptr;
-      if (runnable* r = global_.pop_front()) {
-        global_size_.store(global_.size(), std::memory_order_relaxed);
-        return r;
+      if (!is_spare(p)) {
+        if (runnable* r = global_.pop_front()) {
+          global_size_.store(global_.size(), std::memory_order_relaxed);
+          return r;
+        }
       }
       give_up_locked(w);
     }
@@ -135,6 +129,32 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
       if (w.held == nullptr && !park(w)) return nullptr;
     }
   }
+}
+
+/// A spare processor is for timers that are overdue and for what they make ready. It takes no other
+/// tasks: those may well be of the kind that the others are stuck in.
+runnable* live_scheduler::look_as_spare(processor& p) noexcept {
+  run_overdue(p);
+  return take_local(p);
+}
+
+/// All that is not the processor's own timers.
+runnable* live_scheduler::look_everywhere(worker& w) noexcept {
+  processor& p = *w.held;
+  if (runnable* r = take_local(p)) return r;
+  if (global_size_.load(std::memory_order_relaxed) != 0) {
+    if (runnable* r = take_global(p)) return r;
+  }
+  if (runnable* r = poll_without_blocking(w)) return r;
+
+  // Half as many spinners as busy processors are enough to find what there is.
+  const unsigned busy = processors() - idle_count_.load(std::memory_order_relaxed);
+  if (!w.spinning && 2 * spinning_.load(std::memory_order_relaxed) >= busy) return nullptr;
+  if (!w.spinning) {
+    w.spinning = true;
+    spinning_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return steal(w);
 }
 
 runnable* live_scheduler::take_local(processor& p) noexcept {
@@ -178,12 +198,8 @@ runnable* live_scheduler::steal(worker& w) noexcept {
     const auto start = static_cast<unsigned>(mine.random() % n);
     for (unsigned i = 0; i < n; ++i) {
       const unsigned victim = (start + i) % n;
-      if (last && engine_->next_when(victim) != 0 && victim != mine.id) {
-        const timer_check c = check_timers(mine, victim);
-        if (c.ran != 0) {
-          mine.timers_stolen.add(c.ran);
-          if (runnable* r = take_local(mine)) return r;
-        }
+      if (last && steal_timers(mine, victim)) {
+        if (runnable* r = take_local(mine)) return r;
       }
       processor& from = *all_[victim];
       if (&from == &mine) continue;
@@ -196,6 +212,20 @@ runnable* live_scheduler::steal(worker& w) noexcept {
     }
   }
   return nullptr;
+}
+
+/// Runs what is due of another processor's timers. Whether there was anything.
+bool live_scheduler::steal_timers(processor& mine, unsigned victim) noexcept {
+  if (victim == mine.id || engine_->next_when(victim) == 0) return false;
+  const timer_check c = check_timers(mine, victim);
+  mine.timers_stolen.add(c.ran);
+  return c.ran != 0;
+}
+
+/// Runs what is due of everybody else's timers.
+void live_scheduler::run_overdue(processor& mine) noexcept {
+  const unsigned n = slots();
+  for (unsigned victim = 0; victim < n; ++victim) steal_timers(mine, victim);
 }
 
 runnable* live_scheduler::poll_without_blocking(worker& w) noexcept {

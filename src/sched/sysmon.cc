@@ -91,8 +91,13 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
     if (idle && nobody_looks) {
       wake_processor();
       mended = true;
-    } else if (!idle && next + stuck_after < now && !moved) {
-      bring_up_spare();
+    } else if (!idle && next + stuck_after < now) {
+      // All are busy. Those that still come round to their timers do it for the others as well.
+      if (moved) {
+        overdue_.store(true, std::memory_order_relaxed);
+      } else {
+        bring_up_spare();
+      }
       mended = true;
     }
   }
