@@ -1,6 +1,6 @@
 // The 4-ary heap beside the heaps that one would use instead, as markdown tables.
 //
-//   quad_heap_bench [--largest=TIMERS] [--rounds=ROUNDS]        default: 10000000 and 7
+//   quad_heap_bench [--largest=TIMERS] [--rounds=ROUNDS]        default: 10000000 and 5
 //
 // Every contender orders the same kind of timer: a 64-byte node that holds its time, in memory on
 // huge pages, the order in memory unrelated to the order in time. The workloads:
@@ -18,12 +18,11 @@
 //
 // Rounds are interleaved: each goes through all contenders after one that is not counted, and the
 // tables show medians over the rounds, so that a slow moment of the machine meets everybody.
-#include <time.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -406,7 +405,7 @@ bool option(std::string_view argument, std::string_view name, Number& value) {
 
 int main(int argc, char** argv) {
   std::size_t largest = 10'000'000;
-  int rounds = 7;
+  int rounds = 5;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     // ./dev bench hands the same arguments to every program; these are for the others.
