@@ -29,8 +29,8 @@ class mapped_pages final : public page_source {
   void* map(std::size_t bytes, std::size_t alignment) noexcept override {
     constexpr std::size_t page = 4096;
     const std::size_t spare = alignment > page ? alignment : 0;
-    void* const whole = ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const whole =
+        ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (whole == MAP_FAILED) return nullptr;
     auto* const first = static_cast<std::byte*>(whole);
     const std::size_t past = reinterpret_cast<std::uintptr_t>(whole) & (alignment - 1);

@@ -19,11 +19,12 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-[[noreturn]] void bad_free(const slab_pool* pool, const void* node, std::uint32_t version) {
-  std::fprintf(stderr,
-               "verge: slab_pool %p: free of node %p, which is free already (version %u); it was "
-               "freed twice, or the pointer is wrong\n",
-               static_cast<const void*>(pool), node, version);
+[[noreturn]] void freed_twice(const slab_pool* pool, const void* node) {
+  std::fprintf(
+      stderr,
+      "verge: slab_pool %p: free of node %p (index %u, version %u), which is free already; "
+      "it was freed twice, or the pointer is wrong\n",
+      static_cast<const void*>(pool), node, slab_pool::index(node), slab_pool::version(node));
   std::abort();
 }
 
@@ -90,7 +91,7 @@ void* slab_pool::allocate_slowly() noexcept {
 void slab_pool::free_slowly(void* node) noexcept {
   auto& version = header_of(node).version;
   const std::uint32_t ended = version.load(std::memory_order_relaxed) + 1;
-  if (is_live(ended)) bad_free(this, node, ended - 1);
+  if (is_live(ended)) freed_twice(this, node);
   version.store(ended, std::memory_order_release);
   if (ended == last_version) {
     retired_.fetch_add(1, std::memory_order_relaxed);
