@@ -292,14 +292,27 @@ class world final : public program, public watcher {
   }
 
   void sleep(const timers& ts) {
-    const std::int64_t until = next_when(ts);
+    const std::int64_t until = look_at(ts);
     poll_until_.store(until == 0 ? INT64_MAX : until);
-    const std::int64_t again = next_when(ts);
+    const std::int64_t again = look_at(ts);
     if (again != 0 && (until == 0 || again < until)) {
       poll_until_.store(0);
     } else {
       asleep_ = true;
     }
+  }
+
+  /// next_when(), which must not be later than any timer there that nobody stops or resets.
+  std::int64_t look_at(const timers& ts) {
+    const std::int64_t when = next_when(ts);
+    for (const timer& t : timers_) {
+      if (!t.at_start.pending || !t.events.empty() || is_target(t)) continue;
+      if (when == 0 || when > t.at_start.when) {
+        explorer_.fail("sleepers", name(t) + " is due at " + std::to_string(t.at_start.when) +
+                                       " and next_when said " + std::to_string(when));
+      }
+    }
+    return when;
   }
 
   static void fire(detail::basic_timer<Policy>& t, std::uint64_t seq, std::int64_t now) noexcept {
@@ -552,6 +565,17 @@ class world final : public program, public watcher {
   [[nodiscard]] bool has_sleeper() const {
     return std::any_of(scenario_.threads.begin(), scenario_.threads.end(),
                        [](const auto& ops) { return ops.front().what == action::sleep; });
+  }
+
+  /// Whether some thread stops or resets it.
+  [[nodiscard]] bool is_target(const timer& t) const {
+    const auto i = static_cast<std::size_t>(&t - timers_.data());
+    for (const auto& ops : scenario_.threads) {
+      for (const op& o : ops) {
+        if (is_on_timer(o.what) && o.target == i) return true;
+      }
+    }
+    return false;
   }
 
   timer& as_timer(void* p) {
