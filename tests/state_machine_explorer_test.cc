@@ -43,6 +43,10 @@ TEST_F(every_schedule, of_two_processors_is_right) {
   is_right("two processors", two_processors(), any_number, 3);
 }
 
+TEST_F(every_schedule, in_which_an_insert_cleans_a_timer_that_is_changed_is_right) {
+  is_right("neighbours", neighbours(), any_number, 3);
+}
+
 TEST_F(every_schedule, in_which_the_handle_goes_away_frees_the_timer_once) {
   is_right("drops", drops(), any_number, 3);
   is_right("busy drops", busy_drops(), 3, 3);

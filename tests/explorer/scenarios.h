@@ -96,8 +96,7 @@ inline std::vector<scenario> pairs() {
   return all;
 }
 
-/// Two handles' owners and a processor, or one and two, from every start; `bounded` is about how
-/// many schedules there are.
+/// Two handles' owners and a processor, or one and two, from every start.
 inline std::vector<scenario> triples() {
   using enum timer_state;
   std::vector<scenario> all;
@@ -165,6 +164,27 @@ inline std::vector<scenario> two_processors() {
       all.push_back(make(t, {}, {{{action::del}, there}, {{off}}}));
     }
     all.push_back(make(t, company, {{{action::run, 0}}, {{action::run, 1}}}));
+  }
+  return all;
+}
+
+/// One timer is put on a heap, which cleans the heap's head: timer 1, which somebody else stops or
+/// resets.
+inline std::vector<scenario> neighbours() {
+  using enum timer_state;
+  std::vector<scenario> all;
+  for (const timer_setup& t : {timer_setup{no_status, 150}, timer_setup{removed, 150}}) {
+    for (const timer_setup& head :
+         {timer_setup{waiting, 90}, timer_setup{deleted, 90}, timer_setup{deleted, 90, 0, 40},
+          timer_setup{modified_earlier, 200, 90}, timer_setup{modified_later, 80, 150}}) {
+      for (const op& put : {op{action::mod, 0, 50}, op{action::reset, 0, 120}, op{action::add}}) {
+        if (put.what == action::add && t.start != no_status) continue;
+        for (const op& o : {op{action::del, 1}, op{action::mod, 1, 60}, op{action::mod, 1, 300, 40},
+                            op{action::reset, 1, 130}, op{action::drop, 1}}) {
+          all.push_back(make(t, {head}, {{put}, {o}}));
+        }
+      }
+    }
   }
   return all;
 }
