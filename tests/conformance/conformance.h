@@ -1,10 +1,9 @@
 // The conformance suite: what every engine's timers do, whatever they are made of.
 //
 // Each test is a line of the list of behaviours that Go's own tests hold its timers to, and carries
-// the line's number. All of them run on every engine; the table of engines is in engines.cc, and an
-// engine that comes later is one line there. Engines may differ in two ways, and the tests take
-// both as parameters: a wheel fires on its ticks - never early, late by up to one tick - and a wheel
-// of one level takes no delay beyond its span.
+// the line's number. All of them run on every engine (support/engines.h). Engines may differ in two
+// ways, and the tests take both as parameters: a wheel fires on its ticks - never early, late by up
+// to one tick - and a wheel of one level takes no delay beyond its span.
 //
 // Wherever real time is not the subject the tests use simulated time, where everything is exact.
 // Where it is, they are strict about early and patient about late: a busy machine fails no test.
@@ -21,28 +20,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <ostream>
 
 #include <support/as_default.h>
+#include <support/engines.h>
 #include <support/patience.h>
 #include <support/scale.h>
 
 namespace verge::test {
-
-using namespace std::chrono_literals;
-using std::chrono::nanoseconds;
-
-struct engine_traits {
-  const char* name;
-  verge::engine engine;
-  /// How far apart the moments are at which it fires; 0 if it fires to the nanosecond. At most 10
-  /// ms.
-  nanoseconds tick{0};
-  /// The longest delay it takes; 0 if it takes any. At least 1 s.
-  nanoseconds span{0};
-};
-
-inline std::ostream& operator<<(std::ostream& out, const engine_traits& e) { return out << e.name; }
 
 class conformance : public testing::TestWithParam<engine_traits> {
  protected:

@@ -1,4 +1,4 @@
-// The engines that the suite runs on.
+// Runs the suite on every engine.
 
 #include <conformance/conformance.h>
 
@@ -6,10 +6,6 @@
 
 namespace verge::test {
 namespace {
-
-constexpr engine_traits engines[] = {
-    {.name = "processor_heap", .engine = verge::engine::processor_heap},
-};
 
 INSTANTIATE_TEST_SUITE_P(engines, conformance, testing::ValuesIn(engines),
                          [](const auto& tested) { return std::string(tested.param.name); });
