@@ -183,7 +183,8 @@ class round {
     const auto now = clock::now();
     if (random() % 4 == 0) {
       const auto when = now + d;
-      t.books->about_to_arm(when);
+      // A time in the past is due at once: what is received is from then on.
+      t.books->about_to_arm(std::max(when, now));
       t.books->took_back(t.handle.reset_at(when));
     } else {
       t.books->about_to_arm(now + std::max(d, 0ns));
@@ -227,8 +228,9 @@ class round {
       t.handle = verge::timer(100us);
       rt_.spawn(receive(t.handle.c(), books)).detach();
     } else {
-      t.handle = after_func(100us, [this, books, random = generator(made_)]() mutable {
+      t.handle = after_func(100us, [this, books] {
         books->called(clock::now());
+        generator random(++called_);
         std::shared_lock open(business_);
         for (int i = 0; i < 3 && !over_; ++i) one_step(random, false);
       });
@@ -267,6 +269,7 @@ class round {
   std::mutex all_books_lock_;
   std::vector<std::shared_ptr<account>> all_books_;
   std::atomic<unsigned> made_{0};
+  std::atomic<unsigned> called_{0};
   std::atomic<int> receivers_{0};
   std::atomic<bool> over_{false};
   /// Shared by callbacks that work on timers, so that none is in the middle of it when it is over.

@@ -1,9 +1,9 @@
 #include <timer/clockwork.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include <clock/arithmetic.h>
-#include <clock/fast_clock.h>
 
 namespace verge::detail {
 
@@ -22,9 +22,15 @@ void clockwork::free(timer_node& t) noexcept {
 }
 
 std::int64_t clockwork::deadline(std::int64_t d) noexcept {
-  // What is due at once must be so on the true clock as well, which is a little behind this one.
-  const std::int64_t now = host_.cheap_now();
-  return d > 0 ? saturating_add(now, d) : as_time(now - fast_clock::max_ahead);
+  // What is due at once must be so on the true clock, which is a little behind the cheap one; and
+  // not before this moment, lest a look at the timers that began earlier find it due: the time it
+  // delivers would be from before its start.
+  return d > 0 ? saturating_add(host_.cheap_now(), d) : as_time(host_.now());
+}
+
+std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
+  // The cheap time is ahead of the true one: `when` may be between the two.
+  return when > host_.cheap_now() ? when : std::max(when, as_time(host_.now()));
 }
 
 void clockwork::end() noexcept {

@@ -42,6 +42,8 @@ class [[gnu::visibility("hidden")]] clockwork {
   /// The time `d` nanoseconds from now.
   std::int64_t deadline(std::int64_t d) noexcept;
   std::int64_t now() noexcept { return host_.now(); }
+  /// The same for a timer that is due at `when` and delivers the time: not before this moment.
+  std::int64_t deadline_at(std::int64_t when) noexcept;
 
   void start(timer_node & t, std::int64_t when, std::int64_t period) {
     refuse_if_ended();

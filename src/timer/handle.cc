@@ -118,7 +118,10 @@ bool reset_timer_after(timer_node* handle, std::int64_t delay) {
 }
 
 bool reset_timer_at(timer_node* handle, std::int64_t when) {
-  return reset_to(of_handle(handle, "reset"), as_time(when), 0);
+  timer_node& t = of_handle(handle, "reset");
+  // A time in the past would let in a firing that began before this reset.
+  if (is_channel_timer(t)) when = clockwork::of(t).deadline_at(when);
+  return reset_to(t, as_time(when), 0);
 }
 
 bool reset_ticker(timer_node* handle, std::int64_t period) {
