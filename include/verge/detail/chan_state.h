@@ -139,8 +139,18 @@ class chan_base {
   void* hooks_context{nullptr};
 
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
-  /// Whether there is one reference beside the caller's.
-  bool is_last_but_one() const noexcept { return references_.load(std::memory_order_relaxed) == 2; }
+  /// Drops a reference if there are at least two beside it; says whether it did. In one step: of
+  /// two who drop theirs at the same time, one must find himself the last but one.
+  [[nodiscard]] bool drop_one_of_many() noexcept {
+    std::uint32_t n = references_.load(std::memory_order_relaxed);
+    while (n > 2) {
+      if (references_.compare_exchange_weak(n, n - 1, std::memory_order_acq_rel,
+                                            std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    return false;
+  }
   /// Whether that was the last one. Acquire and release: the one who destroys the channel sees all
   /// that the others did to it.
   [[nodiscard]] bool drop_reference() noexcept {
@@ -177,7 +187,8 @@ class alignas(T) chan_state : public chan_base {
   }
 
   static void drop(chan_state* c) noexcept {
-    if (c->hooks != nullptr && c->is_last_but_one() && c->hooks->unused != nullptr) {
+    if (c->hooks != nullptr && c->hooks->unused != nullptr) {
+      if (c->drop_one_of_many()) return;
       c->hooks->unused(*c);
     }
     if (!c->drop_reference()) return;
