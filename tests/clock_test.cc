@@ -124,6 +124,12 @@ TEST(fast_clock, does_not_go_back_while_it_is_read_alone) {
 TEST(fast_clock, finds_its_rate_by_itself_where_the_counter_can_be_trusted) {
   const source_guard tsc(fast_clock::source::tsc);
   if (!tsc.granted()) GTEST_SKIP() << "the kernel's clock source is not tsc";
+  std::int64_t cost = INT64_MAX;  // of one reading: the shortest of many
+  for (int i = 0; i < 10'000; ++i) {
+    const auto before = true_now();
+    cost = std::min(cost, true_now() - before);
+  }
+  if (cost > 100) GTEST_SKIP() << "the kernel's clock takes " << cost << " ns to read";
   while (!fast_clock::anchored()) fast_clock::now();
 }
 
