@@ -88,6 +88,7 @@ class live_scheduler final : public scheduler, public engine_host {
   void leave_blocking() noexcept override;
 
   // engine_host
+  bool simulated() const noexcept override { return false; }
   std::int64_t cheap_now() noexcept override;
   unsigned home_processor() noexcept override;
   void wake_net_poller(std::int64_t when) noexcept override;
@@ -138,7 +139,6 @@ class live_scheduler final : public scheduler, public engine_host {
 
   // workers.cc
   void start_worker(processor* p, bool spinning) noexcept;
-  static std::thread start_thread(std::function<void()> f);
   bool park(worker& w) noexcept;
   bool acquire_or_park(worker& w) noexcept;
   void stop_spinning(worker& w) noexcept;

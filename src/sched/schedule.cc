@@ -27,7 +27,6 @@ constexpr std::int64_t long_run = 50'000;
 
 void live_scheduler::work(worker& w) noexcept {
   this_thread = {.current = this, .as_worker = &w, .running = nullptr};
-  set_timer_slack(1);
   while (w.held != nullptr || acquire_or_park(w)) {
     runnable* r = schedule(w);
     if (r == nullptr) {

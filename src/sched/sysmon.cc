@@ -31,7 +31,6 @@ constexpr std::int64_t stuck_after = 10 * ms;
 }  // namespace
 
 void live_scheduler::sysmon() noexcept {
-  set_timer_slack(1);
   std::int64_t sleep = shortest_sleep;
   int quiet = 0;
   std::int64_t idle_since = 0;
