@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <clock/arithmetic.h>
+#include <clock/fast_clock.h>
 #include <engine/engine.h>
 #include <sched/futex.h>
 #include <sched/runtime_thread.h>
@@ -77,16 +78,18 @@ class queue_thread {
     if (!running() && !host_.simulated()) start_once();
     bool waited = false;
     bool earlier = false;
+    // The cheap time may be ahead of the true one, which decides what is due; this is not.
+    const std::int64_t now = as_time(host_.cheap_now() - fast_clock::max_ahead);
     {
       std::lock_guard held(lock_);
       waited = Queue::waits(t);
       const std::int64_t before = t.when;
       if (waited) queue_.erase(t);
       try {
-        queue_.insert(t, when, period, host_.cheap_now());
+        queue_.insert(t, when, period, now);
       } catch (...) {
         // As it was: there is room for what was there a moment ago.
-        if (waited) queue_.insert(t, before, t.period, host_.cheap_now());
+        if (waited) queue_.insert(t, before, t.period, now);
         throw;
       }
       t.period = period;

@@ -51,16 +51,16 @@ class simple_wheel {
     return due_.empty() ? (hand_ + 1) * shape_.tick : hand_ * shape_.tick;
   }
 
+  /// `now` must not be ahead of the time by which pop_due is called, or timers would be early.
   /// Throws std::out_of_range, naming the span, for a time or a period that is beyond it.
   void insert(hook& t, std::int64_t when, std::int64_t period, std::int64_t now) {
     turn(now);
-    std::int64_t tick = tick_at_or_after(when, shape_.tick);
+    const std::int64_t tick = tick_at_or_after(when, shape_.tick);
     if (tick - hand_ > static_cast<std::int64_t>(shape_.size)) refuse(when - now);
     // The next time is found when this one has come, and nobody could be told then.
     if (period > span() - 2 * shape_.tick) refuse(period);
-    if (tick <= hand_) tick = hand_ + 1;
     t.when = when;
-    bucket(tick).push_back(t);
+    (tick > hand_ ? bucket(tick) : due_).push_back(t);
     ++size_;
   }
 

@@ -51,6 +51,7 @@ class timing_wheel {
     return delays_.empty() ? 0 : delays_.first_expiry();
   }
 
+  /// `now` must not be ahead of the time by which pop_due is called, or timers would be early.
   /// Throws std::bad_alloc and has changed nothing then.
   void insert(hook& t, std::int64_t when, std::int64_t /*period*/, std::int64_t now) {
     // The wheels stand still while there is nothing in them.
