@@ -13,6 +13,7 @@
 #include <engine/engine.h>
 #include <sched/futex.h>
 #include <sched/runtime_thread.h>
+#include <sched/this_thread.h>
 #include <timer/clockwork.h>
 #include <verge/detail/lock.h>
 
@@ -186,6 +187,7 @@ class queue_thread {
 
   void drive() noexcept {
     constexpr unsigned in_one_go = 256;
+    this_thread.drives_engine = true;
     while (!stopping_.load(std::memory_order_acquire)) {
       wakeups_.fetch_add(1, std::memory_order_relaxed);
       const std::int64_t now = host_.now();

@@ -101,6 +101,13 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
     }
   }
 
+  // What an engine's own thread has fired waits, and nobody comes to run it.
+  const std::int64_t fired = fired_since_.load(std::memory_order_relaxed);
+  if (fired != 0 && !idle && !moved && fired + stuck_after < now) {
+    bring_up_spare();
+    mended = true;
+  }
+
   // Nobody has looked at the poller for long: everybody is busy.
   if (poller_.has_sources() && nobody_polls &&
       last_poll_.load(std::memory_order_relaxed) + poll_interval < now) {

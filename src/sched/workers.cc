@@ -78,7 +78,7 @@ runnable* live_scheduler::take_leftover() noexcept {
     if (found == nullptr) found = p.queue.take_next();
     if (found == nullptr) found = p.queue.take();
   });
-  return found != nullptr ? found : global_.pop_front();
+  return found != nullptr ? found : pop_global_locked();
 }
 
 void live_scheduler::set_processors(unsigned n) {
@@ -127,7 +127,7 @@ void live_scheduler::retire(worker& w) noexcept {
   {
     std::lock_guard held(lock_);
     global_.append(std::move(all));
-    global_size_.store(global_.size(), std::memory_order_relaxed);
+    global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
     if (is_spare(p)) {
       give_up_locked(w);
     } else if (p.retiring.exchange(false, std::memory_order_relaxed)) {
