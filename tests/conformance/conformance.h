@@ -1,16 +1,9 @@
 // The conformance suite: what every engine's timers do, whatever they are made of.
 //
 // Each test is a line of the list of behaviours that Go's own tests hold its timers to, and carries
-<<<<<<< HEAD
 // the line's number. All of them run on every engine (support/engines.h). Engines may differ in two
 // ways, and the tests take both as parameters: a wheel fires on its ticks - never early, late by up
 // to one tick - and a wheel of one level takes no delay beyond its span.
-=======
-// the line's number. All of them run on every engine; the table of engines is in engines.cc, and an
-// engine that comes later is one line there. Engines may differ in two ways, and the tests take
-// both as parameters: a wheel fires on its ticks - never early, late by up to one tick - and a
-// wheel of one level takes no delay beyond its span.
->>>>>>> 607d8f4 (Let spare processors run what an engine's own thread has fired, when all others are stuck)
 //
 // Wherever real time is not the subject the tests use simulated time, where everything is exact.
 // Where it is, they are strict about early and patient about late: a busy machine fails no test.
