@@ -1,4 +1,4 @@
-// The state machine under every schedule: see explorer/explorer.h for how, explorer/world.h for
+// The state machine under every schedule: see explorer/explorer.h for how, explorer/checks.h for
 // what is checked, explorer/scenarios.h for what is done. Each test prints how many schedules it
 // ran.
 #include <explorer/exploration.h>

@@ -67,14 +67,19 @@ inline bool is_on_timer(action a) {
          a == action::drop;
 }
 
+inline void append(std::string& text, char mark, auto number) {
+  text += mark;
+  text += std::to_string(number);
+}
+
 inline std::string to_text(const op& o) {
   static constexpr const char* names[] = {"add",    "del", "mod",   "reset", "drop", "clean",
                                           "adjust", "run", "check", "clear", "move", "sleep"};
   std::string text = names[static_cast<int>(o.what)];
   if (o.target != 0) text += std::to_string(o.target);
-  if (o.when != 0) text += "@" + std::to_string(o.when);
-  if (o.period != 0) text += "/" + std::to_string(o.period);
-  if (o.own != 0) text += "^" + std::to_string(o.own);
+  if (o.when != 0) append(text, '@', o.when);
+  if (o.period != 0) append(text, '/', o.period);
+  if (o.own != 0) append(text, '^', o.own);
   return text;
 }
 
@@ -83,16 +88,19 @@ inline std::string name_of(const scenario& s) {
   std::string text;
   for (const timer_setup& t : s.timers) {
     text += detail::name_of(t.start);
-    text += "@" + std::to_string(t.when);
-    if (t.nextwhen != 0) text += ">" + std::to_string(t.nextwhen);
-    if (t.period != 0) text += "/" + std::to_string(t.period);
-    if (t.heap != 0) text += "^" + std::to_string(t.heap);
-    if (t.f != callback::nothing) text += "!" + std::to_string(static_cast<int>(t.f));
+    append(text, '@', t.when);
+    if (t.nextwhen != 0) append(text, '>', t.nextwhen);
+    if (t.period != 0) append(text, '/', t.period);
+    if (t.heap != 0) append(text, '^', t.heap);
+    if (t.f != callback::nothing) append(text, '!', static_cast<int>(t.f));
     text += ",";
   }
   for (const auto& thread : s.threads) {
     text += &thread == &s.threads.front() ? " " : "|";
-    for (const op& o : thread) text += (&o == &thread.front() ? "" : ";") + to_text(o);
+    for (const op& o : thread) {
+      if (&o != &thread.front()) text += ";";
+      text += to_text(o);
+    }
   }
   if (s.no_memory) text += " without memory";
   return text;
