@@ -54,6 +54,7 @@ slab_pool::slab_pool(std::size_t size, std::size_t alignment, construct_fn const
 
   stride_ = static_cast<std::uint32_t>(stride);
   per_chunk_ = static_cast<std::uint32_t>(count);
+  stride_inverse_ = static_cast<std::uint32_t>((std::uint64_t{1} << 32) / stride + 1);
   first_node_ = static_cast<std::uint32_t>(nodes_at(count) + contents);
   static_assert(sizeof(chunk) <= line);
 
@@ -176,7 +177,8 @@ bool slab_pool::add_chunk() noexcept {
   if (chunk_count_ == 1) {
     pages_.prefer_huge_pages(tables_->chunks[0].load(std::memory_order_relaxed), chunk_bytes, true);
   }
-  tables_->chunks[chunk_count_].store(::new (memory) chunk{this}, std::memory_order_release);
+  auto* const c = ::new (memory) chunk{this, static_cast<std::uint32_t>(chunk_count_)};
+  tables_->chunks[chunk_count_].store(c, std::memory_order_release);
   ++chunk_count_;
   return true;
 }
@@ -184,7 +186,6 @@ bool slab_pool::add_chunk() noexcept {
 // The version is not written: it is zero, and find() may be looking.
 void* slab_pool::make_node(std::uint32_t index) noexcept {
   void* const node = at(index);
-  header_of(node).index = index;
   if (construct_ != nullptr) construct_(node);
   return node;
 }

@@ -13,7 +13,8 @@
 //     once, before it is first handed out.
 //   - A version is odd while the node is in use, even while it is free, and goes up by one each
 //     time. It never comes round: a node that has used up its 2^31 lives is retired.
-//   - A node's address leads to its pool (owner) without a pointer in the node.
+//   - A node's address leads to its pool (owner) and to its index without either in the node. The
+//     four bytes beside the version are the user's (note), from one life of the node to the next.
 //   - Out of memory: allocate() throws std::bad_alloc, try_allocate() returns nullptr; the pool is
 //     as it was.
 //   - A pool of few nodes is small: pages are touched as nodes are first used. From the second
@@ -23,7 +24,7 @@
 //
 //     | owner |  depot segment: n x 4 bytes  | node 0 | node 1 | ... | node n-1 |
 //                                               |
-//                                     | version, index | contents ... |
+//                                     | version, note | contents ... |
 //
 // Each thread has a cache of addresses in each pool, at its thread_slot. It is filled from, and
 // spills into, the pool's depot, half a cache at a time. The depot is a stack of the indices of
@@ -110,7 +111,11 @@ class slab_pool {
   /// These take any node that was ever handed out by a pool that is still there, free or not.
   static slab_pool& owner(const void* node) noexcept;
   static std::uint32_t version(const void* node) noexcept;
-  static std::uint32_t index(const void* node) noexcept { return header_of(node).index; }
+  static std::uint32_t index(const void* node) noexcept;
+  /// Zero when the node is first handed out; the pool never touches it.
+  static std::atomic<std::uint32_t>& note(const void* node) noexcept {
+    return header_of(node).note;
+  }
   static constexpr bool is_live(std::uint32_t version) noexcept { return version % 2 != 0; }
 
   /// The node with that index: any that was ever handed out.
@@ -129,12 +134,13 @@ class slab_pool {
 
   struct header {
     std::atomic<std::uint32_t> version;
-    std::uint32_t index;  // chunk and place in it; written before the node is first handed out
+    std::atomic<std::uint32_t> note;
   };
   static_assert(sizeof(header) == header_bytes);
 
   struct chunk {
     slab_pool* owner;
+    std::uint32_t number;
   };
 
   static constexpr std::uint32_t cache_size = 128;
@@ -185,6 +191,7 @@ class slab_pool {
   std::uint32_t stride_;
   std::uint32_t first_node_;  // where in a chunk the first node's contents are
   std::uint32_t per_chunk_;
+  std::uint32_t stride_inverse_;         // 2^32 / stride_, rounded up: to divide by multiplying
   std::atomic<std::size_t> retired_{0};  // not fixed, but next to never written
 
   // A line of its own: written whenever a cache is filled or spills.
@@ -229,6 +236,16 @@ inline slab_pool& slab_pool::owner(const void* node) noexcept {
   const auto into_chunk = reinterpret_cast<std::uintptr_t>(node) % chunk_bytes;
   const auto* const start = static_cast<const std::byte*>(node) - into_chunk;
   return *reinterpret_cast<const chunk*>(start)->owner;
+}
+
+inline std::uint32_t slab_pool::index(const void* node) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(node);
+  const chunk& c = *reinterpret_cast<const chunk*>(address & ~(chunk_bytes - 1));
+  const std::uint64_t offset = (address & (chunk_bytes - 1)) - c.owner->first_node_;
+  // Exact: the offset is a multiple of the stride, and the error of the inverse, times the number
+  // of nodes before this one, is below 2^28.
+  return c.number << place_bits |
+         static_cast<std::uint32_t>(offset * c.owner->stride_inverse_ >> 32);
 }
 
 // Acquire: what the life that is seen has ended did comes before.
