@@ -104,8 +104,8 @@ class timer {
 template <class Rep, class Period, class F>
 [[nodiscard("destroying the handle stops the timer; detach() it to let it run")]] timer after_func(
     std::chrono::duration<Rep, Period> d, F&& f) {
-  return timer(
-      detail::start_func_timer(detail::timers_here(), saturate(d).count(), 0, std::forward<F>(f)));
+  return timer(detail::start_func_timer<detail::payload_bytes>(
+      detail::timers_here(), saturate(d).count(), 0, std::forward<F>(f)));
 }
 
 /// A channel that gets the time when `d` has passed. Dropping the channel stops the timer.
@@ -185,7 +185,8 @@ template <class Rep, class Period, class F>
     std::chrono::duration<Rep, Period> period, F&& f) {
   const std::int64_t p = saturate(period).count();
   detail::check_period(p);
-  return ticker(detail::start_func_timer(detail::timers_here(), p, p, std::forward<F>(f)));
+  return ticker(detail::start_func_timer<detail::periodic_payload_bytes>(detail::timers_here(), p,
+                                                                         p, std::forward<F>(f)));
 }
 
 /// The channel of a ticker that needs no handle: it ticks until the channel is dropped. A period of

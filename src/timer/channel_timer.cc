@@ -31,27 +31,35 @@ namespace {
 
 using time_point = clock::time_point;
 
-/// What a ticker needs that does not skip.
-struct ticker_state {
+/// All of a one-shot's payload.
+struct channel_payload {
+  tick_state* channel;
+  std::int64_t due;
+};
+static_assert(fits_in_node<channel_payload>);
+
+/// A ticker's: its payload is a pointer to it, for the period takes the rest of the node.
+struct ticker_state : channel_payload {
   std::int64_t period{0};
   std::int64_t next_tick{0};  ///< burst: the time of the next tick to be sent
   std::uint64_t owed{0};      ///< burst: ticks that are due and have not been sent
   bool in_channel{false};     ///< delay: a tick waits to be taken; the timer is not armed meanwhile
 };
+static_assert(fits_in_node<ticker_state*, periodic_payload_bytes>);
 
-struct channel_payload {
-  tick_state* channel;
-  std::int64_t due;
-  ticker_state* ticker;  ///< null for one-shots and tickers that skip
-};
-static_assert(fits_in_node<channel_payload>);
-
+ticker_state& ticker_of(const timer_node& t) noexcept {
+  return **std::launder(reinterpret_cast<ticker_state* const*>(t.payload));
+}
 channel_payload& payload(timer_node& t) noexcept {
+  if (is_ticker(t)) return ticker_of(t);
   return *std::launder(reinterpret_cast<channel_payload*>(t.payload));
 }
 const channel_payload& payload(const timer_node& t) noexcept {
-  return *std::launder(reinterpret_cast<const channel_payload*>(t.payload));
+  return payload(const_cast<timer_node&>(t));
 }
+
+/// Of a ticker that does not skip what it misses; null for the others.
+ticker_state* counting_ticker(const timer_node& t) noexcept;
 
 time_point as_time_point(std::int64_t t) noexcept { return time_point(clock::duration(t)); }
 
@@ -116,7 +124,7 @@ void fire_burst(timer_node& t, std::int64_t now) noexcept {
     locked_channel held(t);
     channel_payload& p = payload(t);
     if (!still_meant(p, now)) return;
-    ticker_state& s = *p.ticker;
+    ticker_state& s = ticker_of(t);
     const std::int64_t first_new =
         saturating_add(s.next_tick, static_cast<std::int64_t>(s.owed) * s.period);
     if (now >= first_new) s.owed += static_cast<std::uint64_t>((now - first_new) / s.period) + 1;
@@ -125,7 +133,7 @@ void fire_burst(timer_node& t, std::int64_t now) noexcept {
   // Several may wait for a tick, and are woken one by one.
   while (more) {
     locked_channel held(t);
-    more = payload(t).due != 0 && send_owed(*payload(t).ticker, held);
+    more = payload(t).due != 0 && send_owed(ticker_of(t), held);
   }
 }
 
@@ -133,7 +141,7 @@ void fire_burst(timer_node& t, std::int64_t now) noexcept {
 void arm_delayed(timer_node& t) noexcept {
   channel_payload& p = payload(t);
   clockwork& of = clockwork::of(t);
-  p.due = of.deadline(p.ticker->period);
+  p.due = of.deadline(ticker_of(t).period);
   try {
     of.reset(t, p.due, 0);
   } catch (...) {
@@ -152,7 +160,7 @@ void fire_delay(timer_node& t, std::int64_t now) noexcept {
   if (held.somebody_waits()) {
     arm_delayed(t);
   } else {
-    p.ticker->in_channel = true;
+    ticker_of(t).in_channel = true;
   }
 }
 
@@ -160,16 +168,17 @@ void fire_delay(timer_node& t, std::int64_t now) noexcept {
 void tick_taken(void* context) noexcept {
   timer_node& t = *static_cast<timer_node*>(context);
   channel_payload& p = payload(t);
-  if (p.ticker == nullptr) return;
-  if (p.ticker->in_channel) {
-    p.ticker->in_channel = false;
+  ticker_state* ticker = counting_ticker(t);
+  if (ticker == nullptr) return;
+  if (ticker->in_channel) {
+    ticker->in_channel = false;
     arm_delayed(t);
-  } else if (p.due != 0 && p.ticker->owed > 0) {
+  } else if (p.due != 0 && ticker->owed > 0) {
     // The place in the ring that was just made free; nobody waits while values are there.
-    time_point value = as_time_point(p.ticker->next_tick);
+    time_point value = as_time_point(ticker->next_tick);
     if (p.channel->try_send_locked(value).what != chan_step::done) return;
-    --p.ticker->owed;
-    p.ticker->next_tick = saturating_add(p.ticker->next_tick, p.ticker->period);
+    --ticker->owed;
+    ticker->next_tick = saturating_add(ticker->next_tick, ticker->period);
   }
 }
 
@@ -198,7 +207,7 @@ void destroy_channel(timer_node& t) noexcept {
   p.channel->hooks_context = nullptr;
   p.channel->unlock();
   tick_state::drop(p.channel);
-  delete p.ticker;
+  if (is_ticker(t)) delete &ticker_of(t);
 }
 
 constexpr timer_behaviour behaviours[] = {
@@ -209,20 +218,28 @@ constexpr timer_behaviour behaviours[] = {
 
 constexpr chan_hooks when_taken{.taken = &tick_taken, .unused = nullptr};
 
-/// What engine and ticker are told: the engine repeats by itself, except for a ticker that waits
-/// for its ticks to be taken.
-std::int64_t engine_period(const channel_payload& p, const timer_node& t,
-                           std::int64_t period) noexcept {
-  const bool waits = p.ticker != nullptr && t.does.load(std::memory_order_relaxed) ==
-                                                &behaviours[std::size_t(channel_kind::delay)];
-  return waits ? 0 : period;
+bool is(const timer_node& t, channel_kind kind) noexcept {
+  return t.does.load(std::memory_order_relaxed) == &behaviours[static_cast<std::size_t>(kind)];
+}
+
+ticker_state* counting_ticker(const timer_node& t) noexcept {
+  return is(t, channel_kind::burst) || is(t, channel_kind::delay) ? &ticker_of(t) : nullptr;
+}
+
+/// What the engine is told: it repeats by itself, except for a ticker that waits for its ticks to
+/// be taken.
+std::int64_t engine_period(const timer_node& t, std::int64_t period) noexcept {
+  return is(t, channel_kind::delay) ? 0 : period;
 }
 
 /// With the lock held, or before the timer is known to anybody.
-void arm(channel_payload& p, std::int64_t when, std::int64_t period) noexcept {
-  p.due = when;
-  if (p.ticker != nullptr) {
-    *p.ticker = {.period = period, .next_tick = when, .owed = 0, .in_channel = false};
+void arm(timer_node& t, std::int64_t when, std::int64_t period) noexcept {
+  payload(t).due = when;
+  if (ticker_state* s = counting_ticker(t)) {
+    s->period = period;
+    s->next_tick = when;
+    s->owed = 0;
+    s->in_channel = false;
   }
 }
 
@@ -232,7 +249,7 @@ const chan_hooks stop_when_unused{.taken = nullptr, .unused = &channel_unused};
 
 timer_node& make_channel_timer(clockwork& of, channel_kind kind, const chan_hooks* hooks) {
   const bool keeps_count = kind == channel_kind::burst || kind == channel_kind::delay;
-  auto ticker = keeps_count ? std::make_unique<ticker_state>() : nullptr;
+  auto ticker = kind == channel_kind::one_shot ? nullptr : std::make_unique<ticker_state>();
   tick_state* channel = tick_state::make(1);
   timer_node* t = nullptr;
   try {
@@ -243,8 +260,13 @@ timer_node& make_channel_timer(clockwork& of, channel_kind kind, const chan_hook
   }
   channel->hooks = keeps_count ? &when_taken : hooks;
   channel->hooks_context = t;
-  ::new (static_cast<void*>(t->payload))
-      channel_payload{.channel = channel, .due = 0, .ticker = ticker.release()};
+  if (ticker == nullptr) {
+    ::new (static_cast<void*>(t->payload)) channel_payload{.channel = channel, .due = 0};
+  } else {
+    ticker->channel = channel;
+    ticker->due = 0;
+    ::new (static_cast<void*>(t->payload)) ticker_state*(ticker.release());
+  }
   t->does.store(&behaviours[static_cast<std::size_t>(kind)], std::memory_order_relaxed);
   return *t;
 }
@@ -253,10 +275,7 @@ bool is_channel_timer(const timer_node& t) noexcept {
   return t.does.load(std::memory_order_relaxed)->destroy == &destroy_channel;
 }
 
-bool is_ticker(const timer_node& t) noexcept {
-  return t.does.load(std::memory_order_relaxed) !=
-         &behaviours[static_cast<std::size_t>(channel_kind::one_shot)];
-}
+bool is_ticker(const timer_node& t) noexcept { return !is(t, channel_kind::one_shot); }
 
 tick_state* share_channel(const timer_node& t) noexcept {
   payload(t).channel->add_reference();
@@ -264,38 +283,36 @@ tick_state* share_channel(const timer_node& t) noexcept {
 }
 
 void start_channel(timer_node& t, std::int64_t when, std::int64_t period) {
-  channel_payload& p = payload(t);
-  arm(p, when, period);
-  clockwork::of(t).start(t, when, engine_period(p, t, period));
+  arm(t, when, period);
+  clockwork::of(t).start(t, when, engine_period(t, period));
 }
 
 bool stop_channel(timer_node& t) noexcept {
   locked_channel held(t);
-  channel_payload& p = payload(t);
-  const bool armed = std::exchange(p.due, 0) != 0;
+  const bool armed = std::exchange(payload(t).due, 0) != 0;
   clockwork::of(t).stop(t);
   bool in_channel = held.drain();
-  if (p.ticker != nullptr) {
-    p.ticker->owed = 0;
-    in_channel = std::exchange(p.ticker->in_channel, false);
+  ticker_state* const counting = counting_ticker(t);
+  if (counting != nullptr) {
+    counting->owed = 0;
+    in_channel = std::exchange(counting->in_channel, false);
   }
   // A tick that waits says nothing about whether a ticker still runs.
-  return armed || (in_channel && (!is_ticker(t) || p.ticker != nullptr));
+  return armed || (in_channel && (!is_ticker(t) || counting != nullptr));
 }
 
 bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period) {
   locked_channel held(t);
-  channel_payload& p = payload(t);
   // The engine first: if it has no room, all stays as it was.
-  clockwork::of(t).reset(t, when, engine_period(p, t, period));
-  bool pending = p.due != 0;
+  clockwork::of(t).reset(t, when, engine_period(t, period));
+  bool pending = payload(t).due != 0;
   const bool drained = held.drain();
-  if (p.ticker != nullptr) {
-    pending = pending || p.ticker->in_channel;
+  if (const ticker_state* s = counting_ticker(t)) {
+    pending = pending || s->in_channel;
   } else if (!is_ticker(t)) {
     pending = pending || drained;
   }
-  arm(p, when, period);
+  arm(t, when, period);
   return pending;
 }
 

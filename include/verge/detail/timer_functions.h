@@ -53,9 +53,9 @@ void fire_callback(timer_node& t, std::int64_t now) noexcept;
 void run_callback(runnable& r) noexcept;
 scheduler& scheduler_of(const timer_node& t) noexcept;
 
-template <class F>
+template <class F, std::size_t Room>
 void invoke_callback(timer_node& t) {
-  F& f = node_callable<F>::get(t);
+  F& f = node_callable<F, Room>::get(t);
   if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
     f();
   } else {
@@ -67,33 +67,36 @@ void invoke_callback(timer_node& t) {
   }
 }
 
-template <class F>
+template <class F, std::size_t Room = payload_bytes>
 inline constexpr timer_behaviour callback_behaviour{
     .fire = &fire_callback,
-    .invoke = &invoke_callback<F>,
-    .destroy = fits_in_node<F>&& std::is_trivially_destructible_v<F> ? nullptr
-                                                                     : &node_callable<F>::destroy};
+    .invoke = &invoke_callback<F, Room>,
+    .destroy = node_callable<F, Room>::in_node&& std::is_trivially_destructible_v<F>
+                   ? nullptr
+                   : &node_callable<F, Room>::destroy};
 
-template <class F>
+/// A period of zero is a timer that fires once.
+template <std::size_t Room, class F>
 timer_node* start_func_timer(clockwork& of, std::int64_t delay, std::int64_t period, F&& f) {
   using callable = std::decay_t<F>;
+  using in_node = node_callable<callable, Room>;
   static_assert(std::is_invocable_v<callable&>, "a timer's function takes no arguments");
   if constexpr (requires { static_cast<bool>(f == nullptr); }) {
     if (f == nullptr) throw std::invalid_argument("verge: a timer needs a function to call");
   }
   timer_node& t = make_timer(of);
   try {
-    node_callable<callable>::make(t, std::forward<F>(f));
+    in_node::make(t, std::forward<F>(f));
   } catch (...) {
     unmake_timer(t);
     throw;
   }
   t.run = &run_callback;
-  t.does.store(&callback_behaviour<callable>, std::memory_order_relaxed);
+  t.does.store(&callback_behaviour<callable, Room>, std::memory_order_relaxed);
   try {
     start_timer_after(t, delay, period);
   } catch (...) {
-    node_callable<callable>::destroy(t);
+    in_node::destroy(t);
     unmake_timer(t);
     throw;
   }
