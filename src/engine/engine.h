@@ -15,12 +15,11 @@
 /// engine with a thread of its own answers that it has nothing for them.
 namespace verge::detail {
 
+class slab_pool;
+
 /// What an engine needs of the runtime that it serves.
 class engine_host {
  public:
-  /// Whether time is simulated: then nobody sleeps, the engine starts no threads, and all is driven
-  /// through check_timers(0).
-  virtual bool simulated() const noexcept = 0;
   /// The time that decides whether a timer is due.
   virtual std::int64_t now() noexcept = 0;
   /// A time that is cheaper to read, never before now(), and ahead of it by no more than 1 us.
@@ -63,6 +62,8 @@ class engine {
   /// Makes and ends the engine's node in memory of that size.
   virtual timer_node* construct(void* memory) noexcept = 0;
   virtual void* destruct(timer_node& t) noexcept = 0;
+  /// Where all its nodes will be: before the first one is made.
+  virtual void attach(const slab_pool&) noexcept {}
 
   /// Starts a timer that has never been started. Takes a reference on it for as long as it waits.
   virtual void start(timer_node& t, std::int64_t when, std::int64_t period) = 0;

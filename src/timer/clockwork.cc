@@ -8,7 +8,9 @@
 namespace verge::detail {
 
 clockwork::clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host)
-    : engine_(std::move(e)), nodes_(engine_->node_size(), this), scheduler_(s), host_(host) {}
+    : engine_(std::move(e)), nodes_(engine_->node_size(), this), scheduler_(s), host_(host) {
+  engine_->attach(nodes_);
+}
 
 timer_node& clockwork::make() {
   refuse_if_ended();

@@ -54,10 +54,9 @@ bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {
   event(*node_).subscribe(w);  // nobody else knows it yet
   try {
     clockwork::of(*node_).start(*node_, when_, 0);
-  } catch (...) {
-    // No memory, or a delay that the engine does not take: finish() says so.
+  } catch (const std::bad_alloc&) {
     event(*node_).unsubscribe(w);
-    error_ = std::current_exception();
+    out_of_memory_ = true;
     return false;
   }
   return true;
@@ -69,7 +68,7 @@ void sleep_action::withdraw() noexcept {
 }
 
 void sleep_action::finish(std::uint32_t /*winner*/) {
-  if (error_ != nullptr) std::rethrow_exception(error_);
+  if (out_of_memory_) throw std::bad_alloc();
 }
 
 }  // namespace verge::detail

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 
 #include <verge/detail/operation.h>
 #include <verge/detail/timer_node.h>
@@ -34,7 +33,7 @@ class sleep_action {
   timer_node* node_{nullptr};
   waiter* waiter_{nullptr};
   std::int64_t when_{0};
-  std::exception_ptr error_;
+  bool out_of_memory_{false};
 };
 
 class sleep_operation : public awaitable<sleep_operation> {

@@ -1,0 +1,281 @@
+#include <engine/hybrid.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <timer/clockwork.h>
+
+namespace verge::detail {
+
+namespace {
+
+/// How many timers one look runs at most, and how many of them it takes out under one lock. What
+/// they make ready is better run while it is in the cache than piled up.
+constexpr unsigned run_limit = 128;
+constexpr std::size_t batch_size = 32;
+/// How many chunks one look moves down at most: about 10 us with the lock held.
+constexpr unsigned step_limit = 32;
+
+/// Sweeping: see hybrid.h.
+constexpr std::uint32_t operations_per_piece = 64;
+constexpr unsigned chunks_per_piece = 4;
+constexpr std::int64_t stale_constant = 1024;
+
+constexpr std::size_t entries_per_move = 4096;
+
+}  // namespace
+
+std::int64_t& hybrid::policy::period(node& t) noexcept {
+  // The second half of a periodic timer's payload: see timer_node.h.
+  return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
+}
+
+void hybrid::policy::yield() noexcept { std::this_thread::yield(); }
+
+void hybrid::policy::wake_net_poller(hybrid_timers<policy>& ts, std::int64_t when) noexcept {
+  static_cast<timers&>(ts).engine.host_.wake_net_poller(when);
+}
+
+void hybrid::policy::release_locked(hybrid_timers<policy>& ts, node& t) noexcept {
+  if (t.refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  auto& dead = static_cast<timers&>(ts).dead;
+  t.next = dead.load(std::memory_order_relaxed);
+  while (!dead.compare_exchange_weak(t.next, &t, std::memory_order_release,
+                                     std::memory_order_relaxed)) {
+  }
+}
+
+void hybrid::bury(timers& ts) noexcept {
+  if (ts.dead.load(std::memory_order_relaxed) == nullptr) return;
+  runnable* r = ts.dead.exchange(nullptr, std::memory_order_acquire);
+  while (r != nullptr) {
+    auto& n = static_cast<timer_node&>(*std::exchange(r, r->next));
+    clockwork::of(n).bury(n);
+  }
+}
+
+/// The word stays as it is: zero, in new memory and in what was freed. Others may be looking at it.
+timer_node* hybrid::construct(void* memory) noexcept {
+  auto* n = static_cast<node*>(memory);
+  return ::new (static_cast<timer_node*>(n)) timer_node;
+}
+
+void* hybrid::destruct(timer_node& t) noexcept { return &static_cast<node&>(t); }
+
+void hybrid::start(timer_node& t, std::int64_t when, std::int64_t period) {
+  // Nobody else knows the timer.
+  const std::uint32_t refs = t.refs.load(std::memory_order_relaxed);
+  t.refs.store(refs + 1, std::memory_order_relaxed);
+  try {
+    home().start(static_cast<node&>(t), when, period);
+  } catch (...) {
+    t.refs.store(refs, std::memory_order_relaxed);
+    throw;
+  }
+  count(1);
+}
+
+bool hybrid::stop(timer_node& t) noexcept {
+  if (!timers::stop(static_cast<node&>(t))) return false;
+  count(-1);
+  return true;
+}
+
+bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
+  const bool was_armed = home().reset(static_cast<node&>(t), when, period);
+  count(was_armed ? 0 : 1);
+  return was_armed;
+}
+
+timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noexcept {
+  timers& ts = *timers_[p];
+  const std::int64_t next = ts.next.load(std::memory_order_relaxed);
+  if (next == 0) return {.now = now, .next = 0, .ran = 0};
+  // The cheap time is never behind: if it has not come by that, it has not come.
+  if (now == 0 && host_.cheap_now() < next) return {.now = 0, .next = next, .ran = 0};
+  if (now == 0) now = host_.now();
+  if (now < next) return {.now = now, .next = next, .ran = 0};
+
+  unsigned ran = 0;
+  unsigned steps = step_limit;
+  timers::fired_timer batch[batch_size];
+  while (ran < run_limit) {
+    std::size_t n = 0;
+    {
+      std::lock_guard held(ts.lock);
+      n = ts.collect(now, batch, batch_size, steps);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      timer_node& t = *batch[i].timer;
+      host_.timer_fired(batch[i].when, now);
+      t.does.load(std::memory_order_acquire)->fire(t, now);
+      clockwork::of(t).release(t);
+    }
+    ran += static_cast<unsigned>(n);
+    if (n < batch_size) break;
+  }
+  bury(ts);
+  return {.now = now, .next = ts.next.load(std::memory_order_relaxed), .ran = ran};
+}
+
+std::int64_t hybrid::next_when(unsigned p) const noexcept {
+  return timers_[p]->next.load(std::memory_order_relaxed);
+}
+
+std::int64_t hybrid::next_exactly(unsigned p) noexcept {
+  timers& ts = *timers_[p];
+  std::int64_t next = 0;
+  {
+    std::lock_guard held(ts.lock);
+    next = ts.next_exactly();
+  }
+  bury(ts);
+  return next;
+}
+
+void hybrid::grow(unsigned n) {
+  for (unsigned i = made_.load(std::memory_order_relaxed); i < n; ++i) {
+    timers_[i] = std::make_unique<timers>(*this, host_.now());
+    made_.store(i + 1, std::memory_order_release);
+  }
+}
+
+void hybrid::move_timers(unsigned from, unsigned to) noexcept {
+  timers& source = *timers_[from];
+  timers& target = *timers_[to];
+  if (&source == &target) return;
+  // A piece at a time: others can use both in between. If there is no memory the rest stays where
+  // it is: thieves look at the timers of given-up processors, too.
+  for (bool moved = true; moved && source.entries.load(std::memory_order_relaxed) != 0;) {
+    std::scoped_lock both(&source < &target ? source.lock : target.lock,
+                          &source < &target ? target.lock : source.lock);
+    moved = source.give(target, entries_per_move);
+  }
+  if (const std::int64_t next = target.next.load(std::memory_order_relaxed); next != 0) {
+    host_.wake_net_poller(next);
+  }
+}
+
+void hybrid::drain() noexcept {
+  for (const auto& ts : all()) {
+    ts->drain([&](node& t) {
+      tallies_[thread_slot_count].armed.fetch_sub(1, std::memory_order_relaxed);
+      clockwork::of(t).release(t);
+    });
+    bury(*ts);
+  }
+}
+
+void hybrid::count(std::int64_t armed) noexcept {
+  const std::uint32_t slot = thread_slot() < thread_slot_count ? thread_slot() : take_thread_slot();
+  if (slot < thread_slot_count) [[likely]] {
+    tally& mine = tallies_[slot];
+    mine.armed.store(mine.armed.load(std::memory_order_relaxed) + armed, std::memory_order_relaxed);
+    const std::uint32_t operations = mine.operations.load(std::memory_order_relaxed) + 1;
+    mine.operations.store(operations, std::memory_order_relaxed);
+    if (operations % operations_per_piece != 0) [[likely]]
+      return;
+  } else {
+    tally& shared = tallies_[thread_slot_count];
+    shared.armed.fetch_add(armed, std::memory_order_relaxed);
+    const std::uint32_t before = shared.operations.fetch_add(1, std::memory_order_relaxed);
+    if (before % operations_per_piece != 0) return;
+  }
+  keep_tidy();
+}
+
+std::int64_t hybrid::live() const noexcept {
+  std::int64_t sum = tallies_[thread_slot_count].armed.load(std::memory_order_relaxed);
+  const std::uint32_t slots = thread_slots_used();
+  for (std::uint32_t i = 0; i < slots && i < thread_slot_count; ++i) {
+    sum += tallies_[i].armed.load(std::memory_order_relaxed);
+  }
+  for (const auto& ts : all()) {
+    sum -= static_cast<std::int64_t>(ts->fired.load(std::memory_order_relaxed));
+  }
+  return std::max<std::int64_t>(sum, 0);
+}
+
+std::int64_t hybrid::entries() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& ts : all()) {
+    sum += ts->entries.load(std::memory_order_relaxed);
+  }
+  return static_cast<std::int64_t>(sum);
+}
+
+/// Does a piece of the pass that is under way, or sees whether one should begin.
+void hybrid::keep_tidy() noexcept {
+  std::uint64_t pass = pass_.load(std::memory_order_relaxed);
+  const unsigned mine = host_.home_processor();
+  if (sweep_piece(*timers_[mine], pass)) return;
+  for (const auto& ts : all()) {
+    if (sweep_piece(*ts, pass)) return;
+  }
+  const std::int64_t alive = live();
+  if (entries() - alive <= alive / 2 + stale_constant) return;
+  if (pass_.compare_exchange_strong(pass, pass + 1, std::memory_order_relaxed)) {
+    sweep_piece(*timers_[mine], pass + 1);
+  }
+}
+
+/// False if this wheel has had that pass already.
+bool hybrid::sweep_piece(timers& ts, std::uint64_t pass) noexcept {
+  if (ts.swept.load(std::memory_order_relaxed) >= pass) return false;
+  // Whoever has the lock operates on timers himself.
+  if (!ts.lock.try_lock()) return true;
+  std::lock_guard held(ts.lock, std::adopt_lock);
+  if (ts.swept.load(std::memory_order_relaxed) >= pass) return false;
+  if (ts.sweep(chunks_per_piece)) ts.swept.store(pass, std::memory_order_relaxed);
+  return true;
+}
+
+/// Nobody knows how many of a wheel's entries are live, but how many there are in all: they are
+/// dealt out over the wheels by their entries, so that the sum is right.
+timer_counts hybrid::counts(unsigned p) const noexcept {
+  if (p >= all().size()) return {};
+  const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(entries(), 0));
+  if (all == 0) return {};
+  const auto alive = std::min(static_cast<std::uint64_t>(live()), all);
+  std::uint64_t before = 0;
+  for (unsigned i = 0; i < p; ++i) before += timers_[i]->entries.load(std::memory_order_relaxed);
+  const std::uint64_t here = timers_[p]->entries.load(std::memory_order_relaxed);
+  const auto share = [&](std::uint64_t n) {
+    return static_cast<std::uint64_t>(static_cast<long double>(n) * alive / all);
+  };
+  const std::uint64_t mine = std::min(share(before + here) - share(before), here);
+  return {.live = mine, .deleted = here - mine};
+}
+
+std::size_t hybrid::bytes() const noexcept {
+  std::size_t sum = sizeof(hybrid);
+  for (const auto& ts : all()) {
+    std::lock_guard held(ts->lock);
+    sum += sizeof(timers) + ts->wheel().bytes();
+  }
+  return sum;
+}
+
+std::string hybrid::verify() const {
+  for (std::size_t p = 0; p < all().size(); ++p) {
+    const timers& ts = *timers_[p];
+    const std::string where = "processor " + std::to_string(p) + ": ";
+    if (std::string wrong = ts.wheel().describe_violation(); !wrong.empty()) return where + wrong;
+    const std::int64_t first = ts.wheel().first();
+    if (const auto said = ts.next.load(std::memory_order_relaxed); said != first) {
+      return where + "the first time is said to be " + std::to_string(said) + " and is " +
+             std::to_string(first);
+    }
+  }
+  if (entries() < live()) {
+    return std::to_string(live()) + " timers are armed, and there are " +
+           std::to_string(entries()) + " entries";
+  }
+  return {};
+}
+
+}  // namespace verge::detail

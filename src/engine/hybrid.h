@@ -1,0 +1,130 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <engine/engine.h>
+#include <engine/hybrid_timers.h>
+#include <memory/slab_pool.h>
+#include <memory/thread_slot.h>
+#include <verge/detail/lock.h>
+
+/// The engine that verge brings of its own: exact like a heap, constant-time like a wheel, and
+/// stopped or put off from any thread by one compare-and-swap.
+///
+/// Per processor a timer_wheel under a short lock; hybrid_timers.h has the rules by which all
+/// threads get along. This file adds what is the same for all processors: where nodes and chunks
+/// live, how firings go out, and when to sweep.
+///
+/// Sweeping. A stopped timer leaves its entry behind, in a wheel that the one who stopped it does
+/// not know. So nobody counts per wheel: every thread counts, in a place of its own, how many
+/// timers it has armed and stopped, and every wheel how many entries it has and how many have
+/// fired. The difference of the sums is how many entries are out of date. Every 64 operations a
+/// thread looks at the sums; if more than half as many are out of date as are live, a pass over all
+/// wheels begins, and whoever operates on timers does a piece of it, in a wheel whose lock is free.
+/// A piece is four chunks of 61 entries for 64 operations, so a pass is through before as many
+/// again are out of date: entries out of date never exceed the live ones plus a constant.
+namespace verge::detail {
+
+class hybrid final : public engine {
+ public:
+  explicit hybrid(engine_host& host) : host_(host) {}
+
+  std::size_t node_size() const noexcept override { return sizeof(node); }
+  timer_node* construct(void* memory) noexcept override;
+  void* destruct(timer_node& t) noexcept override;
+  void attach(const slab_pool& nodes) noexcept override { nodes_ = &nodes; }
+
+  void start(timer_node& t, std::int64_t when, std::int64_t period) override;
+  bool stop(timer_node& t) noexcept override;
+  bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
+
+  timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
+  std::int64_t next_when(unsigned p) const noexcept override;
+  std::int64_t next_exactly(unsigned p) noexcept override;
+  void grow(unsigned n) override;
+  void move_timers(unsigned from, unsigned to) noexcept override;
+  void drain() noexcept override;
+
+  timer_counts counts(unsigned p) const noexcept override;
+  std::size_t bytes() const noexcept override;
+  [[nodiscard]] std::string verify() const override;
+
+ private:
+  struct state {
+    std::atomic<std::uint64_t> word;
+  };
+  /// With the slab's header it fills a cache line: version, tag, word, and the timer.
+  struct node : state, timer_node {};
+  static_assert(sizeof(node) + slab_pool::header_bytes == 64);
+
+  struct policy {
+    template <class T>
+    using atomic = std::atomic<T>;
+    using lock = short_lock;
+    using node = hybrid::node;
+    struct directory {
+      const slab_pool* nodes;
+      static std::uint32_t id_of(const node& t) noexcept { return slab_pool::index(&t); }
+      node& at(std::uint32_t id) const noexcept { return *static_cast<node*>(nodes->at(id)); }
+      void prefetch(std::uint32_t id) const noexcept { __builtin_prefetch(nodes->at(id), 1); }
+    };
+    struct chunks {
+      slab_pool* pool;
+      void* allocate() noexcept { return pool->try_allocate(); }
+      void free(void* memory) noexcept { pool->free(memory); }
+    };
+    static std::atomic<std::uint64_t>& word(node& t) noexcept { return t.word; }
+    static std::atomic<std::uint32_t>& tag(node& t) noexcept { return slab_pool::note(&t); }
+    static std::int64_t& period(node& t) noexcept;
+    static void yield() noexcept;
+    static void wake_net_poller(hybrid_timers<policy>& ts, std::int64_t when) noexcept;
+    static void acquire(node& t) noexcept { t.refs.fetch_add(1, std::memory_order_relaxed); }
+    static void release(node& t) noexcept { t.refs.fetch_sub(1, std::memory_order_release); }
+    static void release_locked(hybrid_timers<policy>& ts, node& t) noexcept;
+  };
+
+  struct alignas(128) timers : hybrid_timers<policy> {
+    timers(hybrid& e, std::int64_t now) : hybrid_timers({e.nodes_}, {&e.chunks_}, now), engine(e) {}
+    hybrid& engine;
+    /// Nodes that are to be freed when no lock is held. Linked by runnable::next.
+    std::atomic<runnable*> dead{nullptr};
+    /// The pass of sweeping that this wheel has had. Written under the lock.
+    std::atomic<std::uint64_t> swept{0};
+  };
+
+  /// What one thread has counted; its own line.
+  struct alignas(64) tally {
+    std::atomic<std::int64_t> armed{0};  ///< less those that it stopped
+    std::atomic<std::uint32_t> operations{0};
+  };
+
+  std::span<const std::unique_ptr<timers>> all() const noexcept {
+    return {timers_.data(), made_.load(std::memory_order_acquire)};
+  }
+  timers& home() noexcept { return *timers_[host_.home_processor()]; }
+  void count(std::int64_t armed) noexcept;
+  void keep_tidy() noexcept;
+  bool sweep_piece(timers& ts, std::uint64_t pass) noexcept;
+  std::int64_t live() const noexcept;
+  std::int64_t entries() const noexcept;
+  static void bury(timers& ts) noexcept;
+
+  engine_host& host_;
+  const slab_pool* nodes_{nullptr};
+  slab_pool chunks_{timer_wheel<policy::chunks>::chunk_bytes};
+  std::array<std::unique_ptr<timers>, 256> timers_;
+  /// How many of them there are. Publishes them.
+  std::atomic<unsigned> made_{0};
+  /// Which pass of sweeping is due, or under way. Only ever raised.
+  std::atomic<std::uint64_t> pass_{0};
+  /// The last one of these is for threads that have no slot, and shared by them.
+  std::array<tally, thread_slot_count + 1> tallies_;
+};
+
+}  // namespace verge::detail

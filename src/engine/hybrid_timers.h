@@ -1,0 +1,503 @@
+// hybrid_timers: the timers of one processor in the hybrid engine, and what any thread may do to
+// them.
+//
+// Timers wait in a timer_wheel, under a lock of its own. What makes the engine fast is what does
+// not take that lock: a timer's whole state is one word, and stopping it, or putting it off, is one
+// compare-and-swap on that word. The entry in the wheel stays where it is, and is put right by
+// whoever comes upon it.
+//
+// == The node ==
+//
+//   word     63 ................................. 2   1          0
+//            when it is due, 0 if it is not armed   periodic   entering
+//
+//   tag      31 ............... 14  13 ........... 0
+//            hint: where its entry  token of its
+//            is, to about 17 ms     entry
+//
+// Armed, a timer has one live entry in some processor's wheel: the one with the timer's token. The
+// entry's key is never later than the time at which the timer is due. That is all that firing in
+// time needs; where the key is earlier, somebody looks at the entry, finds that it is not time yet,
+// and puts it where it belongs.
+//
+// The hint is the key, in units of 2^24 ns, by its last 18 bits. Since the key is no later than the
+// due time, the latest unit up to that with those bits is no earlier than the key's: a time after
+// that unit is covered by the entry, and a reset to such a time needs no new entry, even if it is
+// earlier than before. (A timer that is reset at random soon has an entry that covers everything.)
+//
+// == Ground rules ==
+//
+//  word      changed by compare-and-swap only, from any thread. Exceptions: start(), whose timer
+//            nobody knows yet; drain(), when nobody else is there.
+//  entering  held by one thread, which has a wheel's lock, for a handful of instructions in which
+//            it waits for nothing. Whoever holds it may write tag and period, and then lets go
+//            (leave()). All others may change the due time meanwhile, and the holder takes over
+//            what it finds when it lets go. So nobody ever waits for the holder, but for who
+//            wants to make the timer periodic: the period does not fit the word.
+//  tag       written by the holder of entering, before it lets go. Read by anybody, after the word.
+//  period    written and read by the holder of entering.
+//  wheel     under `lock`. One thread has at most one lock, but for move(), which takes both in the
+//            order of their addresses. Nothing is called under it that could wait or that is the
+//            user's.
+//  next      the wheel's first key, for those who want to sleep; written under `lock`. Never later
+//            than any timer whose start or reset has returned, unless a thread that holds a lock or
+//            entering for it has been preempted there.
+//  entries   carry no reference. A node's memory stays a node's, and its token goes on from life to
+//            life: an entry whose token is not the node's, or whose timer is not armed, is out of
+//            date for good, because every arming has a token of its own. (Tokens come round after
+//            16,384 armings of one node. An entry that was left over so long passes for a second
+//            live one: it is carried along and goes when the timer does.)
+//  being     holds a reference on the node: taken by who arms it, given up by who stops it - or,
+//  armed     while somebody is entering it, by that one - or handed on to the firing.
+//
+// == Who wins ==
+//
+//  stop against fire       both swap from the same word. The loser sees the timer disarmed: stop
+//                          says false, or the firing does not take place. A reset in between makes
+//                          the firing fail as well: it swaps from the very word whose time was due.
+//  stop against stop       one swaps; the other says false.
+//  stop against reset      whoever swaps later decides. A stop that meets entering clears the time,
+//                          and the holder, instead of arming the timer, leaves it disarmed.
+//  reset against reset     to later: one after the other. To earlier: the first becomes entering;
+//                          the second finds that and just changes the time; the first arms the
+//                          timer with it and makes the entry for it. The later swap decides.
+//  later reset against     the entry comes up, the word says later: the entry is moved there. If
+//  slot expiry             the reset comes just after that look, the firing fails and looks again.
+//  earlier reset against   the one who moves the entry is entering: either the reset finds that,
+//  slot expiry             and its time is taken over; or it swaps first, and the move does not
+//                          take place. A reset that had read the hint before the move and swaps
+//                          after it, from the same word, reads the tag once more and sees that it
+//                          has changed: then it makes an entry after all.
+//  entering against        an entry that comes up while its timer is being entered is out of date:
+//  slot expiry             the holder has another wheel's lock and will make a new one, or leave
+//                          the timer disarmed.
+//  fire against fire       (own processor and thief, or two entries as above) one swaps.
+//  periodic                the one who fires it becomes entering, and fires only if nobody has
+//                          stopped or reset it when it lets go.
+//  move_timers             moves entries, and keys only to earlier: words and tags stay as they
+//                          are, and nobody else can tell.
+//  sleeping                who makes something that comes first publishes `next` and then asks who
+//                          sleeps; who goes to sleep says so and then reads `next`.
+//
+// == The policy ==
+//   template <class T> atomic, lock            as std::atomic; with lock(), unlock(), not throwing
+//   static void yield()
+//   node                                       the timer, and its parts:
+//   static atomic<std::uint64_t>& word(node&);  atomic<std::uint32_t>& tag(node&)
+//   static std::int64_t& period(node&)
+//   directory                                  id_of(node&), at(id), prefetch(id)
+//   chunks                                     the wheel's memory
+//   static void acquire(node&)                 a reference more
+//   static void release(node&)                 one less; with no lock, and never the last
+//   static void release_locked(hybrid_timers&, node&)   with a lock: may be the last
+//   static void wake_net_poller(hybrid_timers&, std::int64_t when)   with no lock
+//   mutation                                   optional: see hybrid_mutant
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <string>
+
+#include <clock/arithmetic.h>
+#include <verge/detail/timer_wheel.h>
+
+namespace verge::detail {
+
+/// Faults that a test may put in, one at a time, to show that it would find them.
+enum class hybrid_mutant {
+  none,
+  blind_hint,              ///< an earlier reset does not look at the tag again after its swap
+  stop_ignores_enter,      ///< stop disarms a timer that is being entered, entering and all
+  moves_without_entering,  ///< an entry that comes up too soon is moved without entering
+  fires_what_it_saw,       ///< firing disarms whatever the word is by now
+  no_wake,                 ///< what comes first wakes nobody
+  leaves_late,             ///< the holder arms the timer with the time that it came for
+};
+
+namespace hybrid_word {
+
+inline constexpr std::uint64_t entering = 1;
+inline constexpr std::uint64_t periodic = 2;
+inline constexpr std::int64_t latest = (std::int64_t{1} << 62) - 1;
+
+constexpr std::int64_t clamp(std::int64_t when) noexcept { return std::min(when, latest); }
+constexpr std::uint64_t of(std::int64_t when, std::int64_t period) noexcept {
+  return static_cast<std::uint64_t>(when) << 2 | (period > 0 ? periodic : 0);
+}
+constexpr std::int64_t when(std::uint64_t word) noexcept {
+  return static_cast<std::int64_t>(word >> 2);
+}
+
+}  // namespace hybrid_word
+
+namespace hybrid_tag {
+
+inline constexpr unsigned token_bits = 14;
+inline constexpr unsigned hint_bits = 32 - token_bits;
+inline constexpr unsigned unit_bits = 24;
+
+constexpr std::uint32_t token(std::uint32_t tag) noexcept { return tag & ((1U << token_bits) - 1); }
+constexpr std::uint32_t of(std::uint32_t token_, std::int64_t key) noexcept {
+  return static_cast<std::uint32_t>(key >> unit_bits) << token_bits | token(token_);
+}
+/// Whether an entry with this tag, of a timer that is due at `due`, is early enough for `when`.
+constexpr bool covers(std::uint32_t tag, std::int64_t due, std::int64_t when) noexcept {
+  constexpr std::int64_t mask = (std::int64_t{1} << hint_bits) - 1;
+  const std::int64_t unit = due >> unit_bits;
+  const std::int64_t hint = tag >> token_bits;
+  return (when >> unit_bits) > unit - ((unit - hint) & mask);
+}
+/// Whether the tag's hint is right for that key.
+constexpr bool is_for(std::uint32_t tag, std::int64_t key) noexcept {
+  return (tag ^ of(0, key)) >> token_bits == 0;
+}
+
+}  // namespace hybrid_tag
+
+template <class Policy>
+class hybrid_timers {
+ public:
+  using node = typename Policy::node;
+  using wheel_type = timer_wheel<typename Policy::chunks>;
+  static_assert(hybrid_tag::token_bits == wheel_type::token_bits);
+  static_assert(hybrid_word::latest == wheel_type::never);
+
+  /// A timer that was due, disarmed or armed anew, with a reference for its firing.
+  struct fired_timer {
+    node* timer;
+    std::int64_t when;
+  };
+
+  hybrid_timers(typename Policy::directory nodes, typename Policy::chunks memory,
+                std::int64_t now) noexcept
+      : nodes_(nodes), wheel_(memory, now) {}
+
+  // ---- by the owner of a handle, from any thread ----
+
+  /// Arms a timer that nobody knows yet. Throws std::bad_alloc.
+  void start(node& t, std::int64_t when, std::int64_t period) {
+    when = hybrid_word::clamp(when);
+    bool first = false;
+    {
+      std::lock_guard held(lock);
+      wheel_.reserve();
+      const std::uint32_t token = Policy::tag(t).load(std::memory_order_relaxed) + 1;
+      Policy::tag(t).store(hybrid_tag::of(token, when), std::memory_order_relaxed);
+      if (period > 0) Policy::period(t) = period;
+      // release: for those who come to the word without the lock.
+      Policy::word(t).store(hybrid_word::of(when, period), std::memory_order_release);
+      first = enter(t, when, token);
+    }
+    if (first) wake(when);
+  }
+
+  /// True if it was armed: it will not fire.
+  static bool stop(node& t) noexcept {
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_relaxed);
+    while (hybrid_word::when(w) != 0) {
+      std::uint64_t stopped = w & hybrid_word::entering;
+      if (mutated(hybrid_mutant::stop_ignores_enter)) stopped = 0;
+      if (!swap(word, w, stopped)) continue;
+      if ((w & hybrid_word::entering) == 0) Policy::release(t);
+      return true;
+    }
+    return false;
+  }
+
+  /// Arms it for another time, whatever it was; a new entry goes into these timers. True if it was
+  /// armed. Throws std::bad_alloc, and has changed nothing then.
+  bool reset(node& t, std::int64_t when, std::int64_t period) {
+    when = hybrid_word::clamp(when);
+    if (period > 0) return arm(t, when, period);
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_acquire);
+    for (;;) {
+      const std::int64_t due = hybrid_word::when(w);
+      if ((w & hybrid_word::entering) != 0) {
+        if (swap(word, w, hybrid_word::of(when, 0) | hybrid_word::entering)) return due != 0;
+      } else if (due == 0) {
+        return arm(t, when, 0);
+      } else if (when >= due) {
+        if (swap(word, w, hybrid_word::of(when, 0))) return true;
+      } else {
+        const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
+        if (!hybrid_tag::covers(tag, due, when)) return arm(t, when, 0);
+        if (!swap(word, w, hybrid_word::of(when, 0))) continue;
+        // The entry may have been moved since, and the word be what it was before.
+        if (Policy::tag(t).load(std::memory_order_relaxed) != tag &&
+            !mutated(hybrid_mutant::blind_hint)) {
+          renew_entry(t);
+        }
+        return true;
+      }
+    }
+  }
+
+  // ---- with the lock ----
+
+  /// Disarms and takes out what is due, in order, at most `most`, in at most so many steps of the
+  /// wheel, which are counted off. Periodic ones are armed for their next time.
+  std::size_t collect(std::int64_t now, fired_timer* out, std::size_t most,
+                      unsigned& steps) noexcept {
+    std::size_t n = 0;
+    now = std::min(now, hybrid_word::latest - 1);
+    wheel_.advance(now);
+    while (n < most && wheel_.ready(now, *this, steps)) {
+      const auto head = wheel_.front();
+      wheel_.pop();
+      node& t = nodes_.at(head.id);
+      if (const std::int64_t when = take(t, head, now)) out[n++] = {&t, when};
+    }
+    publish();
+    return n;
+  }
+
+  /// When the first timer is due, to the nanosecond; 0 if there is none, INT64_MAX if it never is.
+  std::int64_t next_exactly() noexcept {
+    std::int64_t first = 0;
+    unsigned steps = std::numeric_limits<unsigned>::max();
+    while (first == 0 && wheel_.ready(hybrid_word::latest - 1, *this, steps)) {
+      const auto head = wheel_.front();
+      const std::int64_t key = when(head.id, head.token);
+      if (key == head.when) {
+        first = key;
+      } else {
+        wheel_.pop();
+        if (key != 0) wheel_.insert(key, head.id, head.token);
+      }
+    }
+    publish();
+    return first != 0 || wheel_.empty() ? first : std::numeric_limits<std::int64_t>::max();
+  }
+
+  /// Sweeps a number of chunks. True at the end of a pass.
+  bool sweep(unsigned steps) noexcept {
+    const bool through = wheel_.sweep(*this, steps);
+    publish();
+    return through;
+  }
+
+  /// Gives about so many entries away. With both locks. False if there is no memory for them.
+  bool give(hybrid_timers& to, std::size_t about) noexcept {
+    const bool done = wheel_.give(to.wheel_, about);
+    publish();
+    to.publish();
+    return done;
+  }
+
+  /// Disarms everything, when nobody else is there. The references that being armed held are the
+  /// caller's: f(node).
+  template <class F>
+  void drain(F&& f) noexcept {
+    wheel_.clear([&](std::uint32_t id, std::uint32_t token) {
+      if (stale(id, token)) return;
+      Policy::word(nodes_.at(id)).store(0, std::memory_order_relaxed);
+      f(nodes_.at(id));
+    });
+    publish();
+  }
+
+  [[nodiscard]] const wheel_type& wheel() const noexcept { return wheel_; }
+
+  typename Policy::lock lock;
+  typename Policy::template atomic<std::int64_t> next{0};
+  /// How many entries there are. Written under the lock; publishes nothing.
+  typename Policy::template atomic<std::size_t> entries{0};
+  /// How many have fired and are not armed again. Written under the lock; publishes nothing.
+  typename Policy::template atomic<std::uint64_t> fired{0};
+
+  // ---- what the wheel asks ----
+
+  void prefetch(std::uint32_t id) const noexcept { nodes_.prefetch(id); }
+
+  bool stale(std::uint32_t id, std::uint32_t token) noexcept {
+    node& t = nodes_.at(id);
+    // acquire: the tag is at least as new as the word.
+    const std::uint64_t w = Policy::word(t).load(std::memory_order_acquire);
+    return w == 0 || hybrid_tag::token(Policy::tag(t).load(std::memory_order_relaxed)) != token;
+  }
+
+  /// Where the entry belongs; 0 if it is out of date. The hint is right for it then.
+  std::int64_t when(std::uint32_t id, std::uint32_t token) noexcept {
+    node& t = nodes_.at(id);
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_acquire);
+    for (;;) {
+      if (hybrid_word::when(w) == 0 || (w & hybrid_word::entering) != 0) return 0;
+      const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
+      if (hybrid_tag::token(tag) != token) return 0;
+      if (hybrid_tag::is_for(tag, hybrid_word::when(w)) ||
+          mutated(hybrid_mutant::moves_without_entering)) {
+        return hybrid_word::when(w);
+      }
+      if (swap(word, w, w | hybrid_word::entering)) return leave(t, token, 0);
+    }
+  }
+
+ private:
+  static constexpr bool mutated(hybrid_mutant m) noexcept {
+    if constexpr (requires { Policy::mutation; }) {
+      return Policy::mutation == m;
+    } else {
+      return m == hybrid_mutant::none;
+    }
+  }
+
+  /// acquire: what the last holder of entering wrote. release: what this one did.
+  template <class Word>
+  static bool swap(Word& word, std::uint64_t& from, std::uint64_t to) noexcept {
+    return word.compare_exchange_strong(from, to, std::memory_order_acq_rel,
+                                        std::memory_order_acquire);
+  }
+
+  /// The way of those that need a new entry: with the lock.
+  bool arm(node& t, std::int64_t when, std::int64_t period) {
+    bool was_armed = false;
+    std::int64_t key = 0;
+    bool first = false;
+    {
+      std::lock_guard held(lock);
+      wheel_.reserve();
+      auto& word = Policy::word(t);
+      std::uint64_t w = word.load(std::memory_order_acquire);
+      for (;;) {
+        if ((w & hybrid_word::entering) == 0) {
+          if (swap(word, w, hybrid_word::of(when, period) | hybrid_word::entering)) break;
+        } else if (period == 0) {
+          if (swap(word, w, hybrid_word::of(when, 0) | hybrid_word::entering)) {
+            return hybrid_word::when(w) != 0;
+          }
+        } else {
+          Policy::yield();
+          w = word.load(std::memory_order_acquire);
+        }
+      }
+      was_armed = hybrid_word::when(w) != 0;
+      if (!was_armed) Policy::acquire(t);
+      if (period > 0) Policy::period(t) = period;
+      const std::uint32_t token = next_token(t);
+      key = leave(t, token, when);
+      if (key != 0) first = enter(t, key, token);
+    }
+    if (first) wake(key);
+    return was_armed;
+  }
+
+  /// Makes a new entry for the time that the timer has, if it is armed still.
+  void renew_entry(node& t) {
+    std::int64_t key = 0;
+    bool first = false;
+    {
+      std::lock_guard held(lock);
+      wheel_.reserve();
+      auto& word = Policy::word(t);
+      std::uint64_t w = word.load(std::memory_order_acquire);
+      do {
+        if (hybrid_word::when(w) == 0 || (w & hybrid_word::entering) != 0) return;
+      } while (!swap(word, w, w | hybrid_word::entering));
+      const std::uint32_t token = next_token(t);
+      key = leave(t, token, hybrid_word::when(w));
+      if (key != 0) first = enter(t, key, token);
+    }
+    if (first) wake(key);
+  }
+
+  static std::uint32_t next_token(node& t) noexcept {
+    const std::uint32_t before = Policy::tag(t).load(std::memory_order_relaxed);
+    return hybrid_tag::token(before + 1);
+  }
+
+  /// Lets go of a timer that the caller is entering, as others want it to be by now. Returns the
+  /// key that its entry must have; 0 if it is disarmed.
+  std::int64_t leave(node& t, std::uint32_t token,
+                     [[maybe_unused]] std::int64_t came_for) noexcept {
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_relaxed);
+    for (;;) {
+      const std::int64_t when = hybrid_word::when(w);
+      if (when != 0) {
+        Policy::tag(t).store(hybrid_tag::of(token, when), std::memory_order_relaxed);
+      }
+      if (swap(word, w, w & ~hybrid_word::entering)) {
+        if (when == 0) {
+          Policy::release_locked(*this, t);
+        } else if (mutated(hybrid_mutant::leaves_late) && came_for != 0) {
+          return came_for;
+        }
+        return when;
+      }
+    }
+  }
+
+  /// Puts an entry in; reserve() has been called. True if it comes first.
+  bool enter(node& t, std::int64_t key, std::uint32_t token) noexcept {
+    wheel_.insert(key, nodes_.id_of(t), hybrid_tag::token(token));
+    entries.store(wheel_.size(), std::memory_order_relaxed);
+    const std::int64_t before = next.load(std::memory_order_relaxed);
+    if (before != 0 && before <= key) return false;
+    next.store(key, std::memory_order_relaxed);  // wake_net_poller() comes after it, with a fence
+    return true;
+  }
+
+  void wake(std::int64_t when) noexcept {
+    if (!mutated(hybrid_mutant::no_wake)) Policy::wake_net_poller(*this, when);
+  }
+
+  /// The entry has come up, and is out of the wheel. The time of the timer if it fires; else 0, and
+  /// the entry is in its place or gone.
+  std::int64_t take(node& t, const typename wheel_type::head& head, std::int64_t now) noexcept {
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_acquire);
+    for (;;) {
+      const std::int64_t due = hybrid_word::when(w);
+      if (due == 0 || (w & hybrid_word::entering) != 0) return 0;
+      const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
+      if (hybrid_tag::token(tag) != head.token) return 0;
+      if (due <= head.when && (w & hybrid_word::periodic) == 0) {
+        if (mutated(hybrid_mutant::fires_what_it_saw)) {
+          word.store(0, std::memory_order_release);
+          return due;
+        }
+        if (!swap(word, w, 0)) continue;
+        fired.store(fired.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        return due;
+      }
+      if (!swap(word, w, w | hybrid_word::entering)) continue;
+      const std::int64_t again = due <= head.when ? advance(t, w, head.token, now) : 0;
+      const std::int64_t key = again != 0 ? again : leave(t, head.token, 0);
+      if (key != 0) wheel_.insert(key, head.id, head.token);
+      return again != 0 ? due : 0;
+    }
+  }
+
+  /// Gives a periodic timer, which is being entered, its next time and lets it go. Returns that
+  /// time; 0 if somebody else has given it another since the word was `w`: then it is not let go.
+  std::int64_t advance(node& t, std::uint64_t w, std::uint32_t token, std::int64_t now) noexcept {
+    const std::int64_t period = Policy::period(t);
+    const std::int64_t again = hybrid_word::clamp(next_period(hybrid_word::when(w), period, now));
+    Policy::tag(t).store(hybrid_tag::of(token, again), std::memory_order_relaxed);
+    Policy::acquire(t);  // the firing's
+    std::uint64_t expected = w | hybrid_word::entering;
+    if (swap(Policy::word(t), expected, hybrid_word::of(again, period))) return again;
+    Policy::release_locked(*this, t);
+    return 0;
+  }
+
+  void publish() noexcept {
+    entries.store(wheel_.size(), std::memory_order_relaxed);
+    const std::int64_t first = wheel_.first();
+    if (next.load(std::memory_order_relaxed) != first) {
+      next.store(first, std::memory_order_relaxed);
+    }
+  }
+
+  [[no_unique_address]] typename Policy::directory nodes_;
+  wheel_type wheel_;
+};
+
+}  // namespace verge::detail
