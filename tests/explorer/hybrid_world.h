@@ -1,0 +1,447 @@
+// hybrid_world: the hybrid engine's timers under the explorer - what a few threads do to a few of
+// them, and everything that is checked about it.
+//
+// It is 100 o'clock; an hour is as long as the hint of an entry is exact, so that all the cases of
+// hint and key come up. Two processors' timers are always there.
+//
+// Nothing is done to a timer that was freed; its word and its tag may be looked at, that is what they
+// are for. When all threads are through:
+//   wheels         are in order, and say what comes first
+//   references     are one for the handle and one for being armed
+//   answers        what stop and reset said and what fired has an explanation (history.h)
+//   oversleeping   a poller that went to sleep was woken, or nothing is due before it wakes
+//   drain          run on as a scheduler would, sleeping from one time to the next, every armed
+//                  timer fires, once, at its time; nobody is woken for nothing for ever
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <engine/hybrid_timers.h>
+#include <explorer/explorer.h>
+#include <explorer/explorer_policy.h>
+#include <explorer/history.h>
+
+namespace verge::test {
+
+using detail::hybrid_mutant;
+
+inline constexpr std::int64_t hour = std::int64_t{1} << detail::hybrid_tag::unit_bits;
+
+/// For figures that are written under a lock and that no operation reads.
+template <class T>
+class quiet_atomic {
+ public:
+  quiet_atomic(T v = T{}) : value_(v) {}
+  T load(std::memory_order) const { return value_; }
+  void store(T v, std::memory_order) { value_ = v; }
+
+ private:
+  T value_;
+};
+
+/// explored_atomic takes a 32-bit one for such a figure; the tag is none.
+class explored_tag {
+ public:
+  std::uint32_t load(std::memory_order o) const {
+    return static_cast<std::uint32_t>(value_.load(o));
+  }
+  void store(std::uint32_t v, std::memory_order o) { value_.store(v, o); }
+
+ private:
+  explored_atomic<std::uint64_t> value_;
+};
+
+struct hybrid_node {
+  explored_atomic<std::uint64_t> word;
+  explored_tag tag;
+  std::int64_t period = 0;
+  std::uint32_t id = 0;
+  int references = 1;
+  bool freed = false;
+  bool dropped = false;
+  arming at_start;
+  std::vector<event> events;
+  std::vector<event> drained;
+};
+
+template <hybrid_mutant Mutation>
+struct hybrid_policy {
+  static constexpr hybrid_mutant mutation = Mutation;
+  template <class T>
+  using atomic =
+      std::conditional_t<std::is_same_v<T, std::int64_t>, explored_atomic<T>, quiet_atomic<T>>;
+  using lock = explored_lock;
+  using node = hybrid_node;
+  using timers = detail::hybrid_timers<hybrid_policy>;
+
+  struct directory {
+    std::vector<node>* all;
+    static std::uint32_t id_of(const node& t) { return t.id; }
+    node& at(std::uint32_t id) const { return (*all)[id]; }
+    void prefetch(std::uint32_t) const {}
+  };
+  struct chunks {
+    void* allocate() { return std::malloc(detail::timer_wheel<chunks>::chunk_bytes); }
+    void free(void* p) { std::free(p); }
+  };
+  static auto& word(node& t) { return t.word; }
+  static auto& tag(node& t) { return t.tag; }
+  static std::int64_t& period(node& t) { return t.period; }
+  static void yield() {
+    if (auto* e = explorer::active()) e->yield();
+  }
+  static void acquire(node& t) { watcher::now->acquired(&t); }
+  static void release(node& t) { watcher::now->released(&t); }
+  static void release_locked(timers&, node& t) { watcher::now->released(&t); }
+  static void wake_net_poller(timers& ts, std::int64_t when) { watcher::now->woken(&ts, when); }
+};
+
+enum class hybrid_action { stop, reset, drop, check, sweep, move, look, sleep };
+
+struct hybrid_op {
+  hybrid_action what;
+  std::size_t target = 0;  ///< which timer; for those on wheels: which
+  std::int64_t when = 0;   ///< in hours
+  std::int64_t period = 0;
+  std::size_t own = 0;  ///< the processor that reset runs on
+};
+
+/// How timer i is at the start: started at `key`, then reset to `when` if that is not zero.
+struct hybrid_setup {
+  std::int64_t key = 0;  ///< 0: never started
+  std::int64_t when = 0;
+  std::int64_t period = 0;
+  bool stopped = false;
+  std::size_t on = 0;
+};
+
+struct hybrid_scenario {
+  std::vector<hybrid_setup> timers;
+  std::vector<std::vector<hybrid_op>> threads;
+};
+
+inline std::string to_text(const hybrid_scenario& s) {
+  static constexpr const char* names[] = {"stop",  "reset", "drop", "check",
+                                          "sweep", "move",  "look", "sleep"};
+  std::string text;
+  for (const auto& t : s.timers) {
+    text += std::to_string(t.key);
+    if (t.when != 0) text += ">" + std::to_string(t.when);
+    if (t.period != 0) text += "/" + std::to_string(t.period);
+    if (t.stopped) text += "x";
+    if (t.on != 0) text += "^" + std::to_string(t.on);
+    text += ",";
+  }
+  for (const auto& thread : s.threads) {
+    text += &thread == &s.threads.front() ? " " : "|";
+    for (const auto& o : thread) {
+      if (&o != &thread.front()) text += ";";
+      text += names[static_cast<int>(o.what)];
+      if (o.target != 0) text += std::to_string(o.target);
+      if (o.when != 0) text += "@" + std::to_string(o.when);
+      if (o.period != 0) text += "/" + std::to_string(o.period);
+      if (o.own != 0) text += "^" + std::to_string(o.own);
+    }
+  }
+  return text;
+}
+
+template <hybrid_mutant Mutation = hybrid_mutant::none>
+class hybrid_world final : public program, public watcher {
+ public:
+  using policy = hybrid_policy<Mutation>;
+  using timers = detail::hybrid_timers<policy>;
+  static constexpr std::int64_t now = 100 * hour;
+
+  hybrid_world(explorer& e, const hybrid_scenario& s) : explorer_(e), scenario_(s) {}
+
+  // ---- program ----
+
+  [[nodiscard]] std::size_t threads() const override { return scenario_.threads.size(); }
+
+  void prepare() override {
+    watcher::now = this;
+    for (auto& w : wheels_) {
+      w = std::make_unique<timers>(typename policy::directory{&nodes_}, typename policy::chunks{},
+                                   50 * hour);
+    }
+    nodes_ = std::vector<hybrid_node>(scenario_.timers.size());
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      hybrid_node& t = nodes_[i];
+      const hybrid_setup& how = scenario_.timers[i];
+      t.id = static_cast<std::uint32_t>(i);
+      if (how.key == 0) continue;
+      ++t.references;
+      wheels_[how.on]->start(t, how.key * hour, how.period * hour);
+      if (how.when != 0) wheels_[how.on]->reset(t, how.when * hour, how.period * hour);
+      if (how.stopped) timers::stop(t);
+      t.at_start = armed(t);
+    }
+    poll_until_.reset(0);
+    asleep_ = woken_ = false;
+  }
+
+  void run(std::size_t i) override {
+    for (const hybrid_op& o : scenario_.threads[i]) {
+      begin_[i] = 0;
+      perform(o);
+    }
+  }
+
+  void inspect() override {}
+
+  void finish() override {
+    for (std::size_t p = 0; p < 2; ++p) check_wheel(p);
+    for (hybrid_node& t : nodes_) check_timer(t);
+    check_sleeper();
+    drain();
+  }
+
+  // ---- watcher ----
+
+  void touched(const void*) override {
+    std::size_t& begin = begin_[explorer_.current()];
+    if (begin == 0) begin = explorer_.step();
+  }
+  void state_written(const void*, timer_state, timer_state) override {}
+  void acquired(void* p) override {
+    auto& t = *static_cast<hybrid_node*>(p);
+    if (t.freed) explorer_.fail("references", name(t) + " is acquired after it was freed");
+    ++t.references;
+  }
+  void released(void* p) override {
+    auto& t = *static_cast<hybrid_node*>(p);
+    if (t.references == 0) explorer_.fail("references", name(t) + " is released once too often");
+    if (--t.references != 0) return;
+    if (!t.dropped) explorer_.fail("references", name(t) + " is freed and its handle is there");
+    if (t.word.peek() != 0) explorer_.fail("references", name(t) + " is freed and armed");
+    t.freed = true;
+  }
+  void woken(void*, std::int64_t when) override {
+    if (explorer::active() == nullptr || !has_sleeper()) return;
+    const std::int64_t until = poll_until_.load();
+    if (until != 0 && when < until) woken_ = true;
+  }
+  [[noreturn]] void bad(const char*, const void*, timer_state) override { std::abort(); }
+  std::string name_of(const void* p) override {
+    for (const hybrid_node& t : nodes_) {
+      if (p == &t.word) return name(t) + "'s word";
+      if (p == &t.tag) return name(t) + "'s tag";
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (p == &wheels_[i]->lock) return "wheel " + std::to_string(i);
+      if (p == &wheels_[i]->next) return "wheel " + std::to_string(i) + "'s next";
+    }
+    return "poll_until";
+  }
+
+ private:
+  void perform(const hybrid_op& o) {
+    timers& w = *wheels_[o.target < 2 ? o.target : 0];
+    hybrid_node& t = nodes_[o.target < nodes_.size() ? o.target : 0];
+    switch (o.what) {
+      case hybrid_action::stop: {
+        const bool answer = timers::stop(t);
+        return record(t, event::stop, {}, answer);
+      }
+      case hybrid_action::reset: {
+        const arming with{true, o.when * hour, o.period * hour, 0};
+        const bool answer = wheels_[o.own]->reset(t, with.when, with.period);
+        return record(t, event::mod, with, answer);
+      }
+      case hybrid_action::drop: {
+        const bool answer = timers::stop(t);
+        record(t, event::stop, {}, answer);
+        t.dropped = true;
+        return released(&t);
+      }
+      case hybrid_action::check:
+        return check(w, now, false);
+      case hybrid_action::sweep: {
+        std::lock_guard held(w.lock);
+        while (!w.sweep(1)) {
+        }
+        return;
+      }
+      case hybrid_action::move: {
+        std::scoped_lock first(wheels_[0]->lock);
+        std::scoped_lock second(wheels_[1]->lock);
+        w.give(*wheels_[1 - o.target], 1000);
+        return;
+      }
+      case hybrid_action::look: {
+        std::lock_guard held(w.lock);
+        w.next_exactly();
+        return;
+      }
+      case hybrid_action::sleep:
+        return sleep(w);
+    }
+  }
+
+  void check(timers& w, std::int64_t at, bool draining) {
+    typename timers::fired_timer batch[8];
+    unsigned steps = 1000;
+    std::size_t n = 0;
+    {
+      std::lock_guard held(w.lock);
+      n = w.collect(at, batch, 8, steps);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      hybrid_node& t = *batch[i].timer;
+      if (t.freed) explorer_.fail("references", name(t) + " fires after it was freed");
+      if (batch[i].when > at) explorer_.fail("early", name(t) + " fires before its time");
+      if (i != 0 && batch[i].when < batch[i - 1].when && !is_reset_elsewhere(t)) {
+        explorer_.fail("order", name(t) + " fires after a timer that was due later");
+      }
+      event e;
+      e.what = event::fire;
+      e.with = {true, at, 0, 0};
+      if (draining) {
+        t.drained.push_back(e);
+        if (t.drained.size() == 2) timers::stop(t);
+      } else {
+        record(t, event::fire, e.with, false);
+        explorer_.point();  // it takes its time
+        if (t.freed) explorer_.fail("references", name(t) + " is freed while it fires");
+      }
+      released(&t);
+    }
+  }
+
+  /// A time that another thread is about to give may come too late for the order.
+  [[nodiscard]] bool is_reset_elsewhere(const hybrid_node& t) const {
+    for (std::size_t i = 0; i < scenario_.threads.size(); ++i) {
+      for (const hybrid_op& o : scenario_.threads[i]) {
+        if (o.what == hybrid_action::reset && o.target == t.id && i != explorer_.current()) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void sleep(timers& w) {
+    poll_until_.store(INT64_MAX);
+    const std::int64_t until = w.next.load();
+    poll_until_.store(until == 0 ? INT64_MAX : until);
+    asleep_ = true;
+  }
+
+  void record(hybrid_node& t, event::kind what, arming with, bool answer) {
+    event e;
+    e.what = what;
+    e.begin = begin_[explorer_.current()];
+    e.end = explorer_.step();
+    e.with = with;
+    e.answer = answer;
+    t.events.push_back(e);
+  }
+
+  void check_wheel(std::size_t p) {
+    const timers& w = *wheels_[p];
+    const std::string which = "wheel " + std::to_string(p) + ": ";
+    if (w.lock.taken()) explorer_.fail("lock", which + "is still locked");
+    if (const auto wrong = w.wheel().describe_violation(); !wrong.empty()) {
+      explorer_.fail("wheel", which + wrong);
+    }
+    if (w.next.peek() != w.wheel().first()) {
+      explorer_.fail("sleepers", which + "the first is at " + std::to_string(w.wheel().first()) +
+                                     " and said to be at " + std::to_string(w.next.peek()));
+    }
+  }
+
+  void check_timer(const hybrid_node& t) {
+    if ((t.word.peek() & detail::hybrid_word::entering) != 0) {
+      explorer_.fail("entering", name(t) + " is left as being entered");
+    }
+    const arming end = armed(t);
+    const int expected = (t.dropped ? 0 : 1) + (end.pending ? 1 : 0);
+    if (t.references != expected) {
+      explorer_.fail("references", name(t) + " has " + std::to_string(t.references) +
+                                       " references and should have " + std::to_string(expected));
+    }
+    if (explains(t.events, {t.at_start}, end)) return;
+    std::string text = name(t) + " was " + to_text(t.at_start);
+    for (const event& e : t.events) text += "; " + to_text(e);
+    explorer_.fail("answers", text + "; in the end it is " + to_text(end));
+  }
+
+  void check_sleeper() {
+    if (!asleep_ || woken_) return;
+    for (const hybrid_node& t : nodes_) {
+      const arming a = armed(t);
+      if (a.pending && a.when < poll_until_.peek()) {
+        explorer_.fail("oversleeping", name(t) + " is due at " + std::to_string(a.when) +
+                                           " and the poller sleeps until " +
+                                           std::to_string(poll_until_.peek()));
+      }
+    }
+  }
+
+  void drain() {
+    std::vector<arming> expected;
+    for (const hybrid_node& t : nodes_) expected.push_back(armed(t));
+    for (std::int64_t at = now;;) {
+      for (auto& w : wheels_) check(*w, at, true);
+      std::int64_t next = 0;
+      for (auto& w : wheels_) {
+        const std::int64_t when = w->next.peek();
+        if (when != 0 && (next == 0 || when < next)) next = when;
+      }
+      if (next == 0) break;
+      if (next <= at) {
+        explorer_.fail("busy loop", "all that is due at " + std::to_string(at) +
+                                        " has run, and something is to be done at " +
+                                        std::to_string(next));
+      }
+      at = next;
+    }
+    for (std::size_t i = 0; i < nodes_.size(); ++i) check_drained(nodes_[i], expected[i]);
+  }
+
+  void check_drained(const hybrid_node& t, const arming& expected) {
+    const std::size_t times = !expected.pending ? 0 : expected.period > 0 ? 2 : 1;
+    if (t.drained.size() != times) {
+      explorer_.fail("drain", name(t) + " was " + to_text(expected) + " and fired " +
+                                  std::to_string(t.drained.size()) + " times");
+    }
+    if (times != 0 && t.drained[0].with.when != std::max(expected.when, now)) {
+      explorer_.fail("drain", name(t) + " was " + to_text(expected) + ": " + to_text(t.drained[0]));
+    }
+    if (t.word.peek() != 0 || t.references != (t.dropped ? 0 : 1)) {
+      explorer_.fail("drain",
+                     name(t) + " is left with references: " + std::to_string(t.references));
+    }
+  }
+
+  static arming armed(const hybrid_node& t) {
+    const std::uint64_t w = t.word.peek();
+    return {detail::hybrid_word::when(w) != 0, detail::hybrid_word::when(w),
+            (w & detail::hybrid_word::periodic) != 0 ? t.period : 0, 0};
+  }
+
+  [[nodiscard]] bool has_sleeper() const {
+    return std::any_of(scenario_.threads.begin(), scenario_.threads.end(),
+                       [](const auto& ops) { return ops.front().what == hybrid_action::sleep; });
+  }
+  static std::string name(const hybrid_node& t) { return "timer " + std::to_string(t.id); }
+
+  explorer& explorer_;
+  const hybrid_scenario& scenario_;
+  std::vector<hybrid_node> nodes_;
+  std::array<std::unique_ptr<timers>, 2> wheels_;
+  std::array<std::size_t, explorer::most_threads> begin_{};
+  explored_atomic<std::int64_t> poll_until_{0};
+  bool asleep_ = false;
+  bool woken_ = false;
+};
+
+}  // namespace verge::test

@@ -1,0 +1,236 @@
+// The hybrid engine's timers under every schedule: explorer/hybrid_world.h has what is checked.
+
+#include <explorer/exploration.h>
+#include <explorer/hybrid_world.h>
+#include <gtest/gtest.h>
+#include <support/scale.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace verge::test {
+namespace {
+
+using enum hybrid_action;
+using scenarios = std::vector<hybrid_scenario>;
+
+template <hybrid_mutant Mutation = hybrid_mutant::none>
+exploration explore_hybrid(const char* what, const scenarios& list, int preemptions,
+                           std::size_t every = 1) {
+  exploration sum;
+  explorer e;
+  for (std::size_t i = 0; i < list.size(); i += every) {
+    const std::string name = to_text(list[i]);
+    bool asked = false;
+    const auto schedule = schedule_to_replay(name, asked);
+    if (asked && !schedule) continue;
+    hybrid_world<Mutation> w(e, list[i]);
+    outcome one = schedule ? e.replay(w, *schedule) : e.explore(w, preemptions);
+    if (schedule) std::printf("%s\n%s", name.c_str(), e.story().c_str());
+    ++sum.scenarios;
+    sum.schedules += one.schedules;
+    sum.steps += one.steps;
+    if (one.failed) {
+      sum.failed = std::move(one.failed);
+      sum.name = name;
+      break;
+    }
+  }
+  std::printf("[ explorer ] %s: %llu scenarios, %llu schedules, %llu steps%s\n", what,
+              static_cast<unsigned long long>(sum.scenarios),
+              static_cast<unsigned long long>(sum.schedules),
+              static_cast<unsigned long long>(sum.steps), sum.failed ? ", failed" : "");
+  return sum;
+}
+
+/// How timer 0 can be found.
+std::vector<hybrid_setup> starts() {
+  return {
+      {},                                 // never started
+      {.key = 90},                        // due
+      {.key = 150},                       // not due
+      {.key = 150, .stopped = true},      // its entry is out of date
+      {.key = 80, .when = 150},           // put off: its entry comes up, and is moved
+      {.key = 80, .when = 90},            // put off, and due all the same
+      {.key = 90, .period = 40},          // ticks
+      {.key = 150, .when = 90, .on = 0},  // two entries, one out of date
+      {.key = 90, .on = 1},
+  };
+}
+
+/// What the owner of a handle may do to timer 0.
+std::vector<hybrid_op> handle_ops() {
+  return {
+      {stop},          {reset, 0, 50},     {reset, 0, 85}, {reset, 0, 120}, {reset, 0, 140, 0, 1},
+      {reset, 0, 300}, {reset, 0, 120, 40}};
+}
+
+/// What may be done to the wheel that timer 0 is on.
+std::vector<hybrid_op> wheel_ops() { return {{check}, {sweep}, {move}, {look}}; }
+
+std::vector<hybrid_op> joined(std::vector<hybrid_op> a, const std::vector<hybrid_op>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+scenarios pairs() {
+  scenarios list;
+  const auto all = joined(handle_ops(), wheel_ops());
+  for (const auto& start : starts()) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      for (std::size_t j = i; j < all.size(); ++j) {
+        list.push_back({{start}, {{all[i]}, {all[j]}}});
+      }
+    }
+  }
+  return list;
+}
+
+scenarios triples() {
+  scenarios list;
+  const auto all = joined(handle_ops(), wheel_ops());
+  for (const auto& start : starts()) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      for (std::size_t j = i; j < all.size(); ++j) {
+        for (std::size_t k = j; k < all.size(); ++k) {
+          list.push_back({{start}, {{all[i]}, {all[j]}, {all[k]}}});
+        }
+      }
+    }
+  }
+  return list;
+}
+
+/// Two operations in a row against one: what has returned must count.
+scenarios rows() {
+  scenarios list;
+  const auto all = joined(handle_ops(), wheel_ops());
+  for (const auto& start : starts()) {
+    for (const auto& a : all) {
+      for (const auto& b : handle_ops()) {
+        for (const auto& c : all) list.push_back({{start}, {{a, b}, {c}}});
+      }
+    }
+  }
+  return list;
+}
+
+/// The handle goes, whatever else is going on.
+scenarios drops() {
+  scenarios list;
+  for (const auto& start : starts()) {
+    for (const auto& a : wheel_ops()) {
+      list.push_back({{start}, {{{drop}}, {a}}});
+      for (const auto& b : wheel_ops()) list.push_back({{start}, {{{drop}}, {a, b}}});
+      for (const auto& b : wheel_ops()) list.push_back({{start}, {{{drop}}, {a}, {b}}});
+    }
+  }
+  return list;
+}
+
+/// Timer 0 has company: what is due fires in order.
+scenarios companies() {
+  scenarios list;
+  for (const auto& start : starts()) {
+    for (const auto& other :
+         {hybrid_setup{.key = 85}, hybrid_setup{.key = 95}, hybrid_setup{.key = 70, .when = 92}}) {
+      for (const auto& a : joined(handle_ops(), wheel_ops())) {
+        list.push_back({{start, other}, {{a}, {{check}}}});
+        list.push_back({{start, other}, {{{reset, 1, 84, 0, 1}}, {a, {check}}}});
+      }
+    }
+  }
+  return list;
+}
+
+scenarios sleepers() {
+  scenarios list;
+  for (const auto& start : starts()) {
+    for (const auto& other : {hybrid_setup{.key = 200}, hybrid_setup{}}) {
+      for (const auto& a : handle_ops()) {
+        if (a.own != 0) continue;  // the poller of the scenario looks at wheel 0
+        if (start.on != 0) continue;
+        list.push_back({{start, other}, {{{sleep}}, {a}}});
+        for (const auto& b : handle_ops()) {
+          if (b.own == 0) list.push_back({{start, other}, {{{sleep}}, {a}, {b}}});
+        }
+      }
+    }
+  }
+  return list;
+}
+
+class every_hybrid_schedule : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_explore) GTEST_SKIP() << "the thread sanitizer does not know the explorer's threads";
+  }
+  /// When time is short: one scenario in `quick`, still under all of its schedules.
+  static void is_right(const char* what, const scenarios& list, int preemptions,
+                       std::size_t quick) {
+    const exploration e = explore_hybrid(what, list, preemptions, scale<std::size_t>(1, quick));
+    EXPECT_FALSE(e.failed) << e.report();
+    if (std::getenv("VERGE_SCHEDULE") == nullptr) {
+      EXPECT_GT(e.schedules, e.scenarios);
+    }
+  }
+};
+
+TEST_F(every_hybrid_schedule, of_every_pair_of_operations_is_right) {
+  is_right("pairs", pairs(), any_number, 3);
+}
+
+TEST_F(every_hybrid_schedule, of_three_operations_with_two_preemptions_is_right) {
+  is_right("triples", triples(), 2, 11);
+}
+
+TEST_F(every_hybrid_schedule, of_two_operations_in_a_row_is_right) {
+  is_right("rows", rows(), 3, 11);
+}
+
+TEST_F(every_hybrid_schedule, in_which_the_handle_goes_away_frees_the_timer_once) {
+  is_right("drops", drops(), 3, 3);
+}
+
+TEST_F(every_hybrid_schedule, of_timers_in_company_fires_them_in_order) {
+  is_right("companies", companies(), 3, 3);
+}
+
+TEST_F(every_hybrid_schedule, in_which_a_poller_goes_to_sleep_wakes_it_in_time) {
+  is_right("sleepers", sleepers(), 3, 3);
+}
+
+/// Each fault must be found, or the tests above are worth nothing.
+class hybrid_faults : public every_hybrid_schedule {
+ protected:
+  template <hybrid_mutant Mutation>
+  static void is_found() {
+    for (const scenarios& list : {pairs(), rows(), sleepers()}) {
+      if (explore_hybrid<Mutation>("a fault", list, 3).failed) return;
+    }
+    EXPECT_TRUE(explore_hybrid<Mutation>("a fault", triples(), 3).failed) << "nobody noticed";
+  }
+};
+
+TEST_F(hybrid_faults, a_reset_that_does_not_look_again_is_found) {
+  is_found<hybrid_mutant::blind_hint>();
+}
+TEST_F(hybrid_faults, a_stop_that_ignores_who_is_entering_is_found) {
+  is_found<hybrid_mutant::stop_ignores_enter>();
+}
+TEST_F(hybrid_faults, an_entry_that_is_moved_without_entering_is_found) {
+  is_found<hybrid_mutant::moves_without_entering>();
+}
+TEST_F(hybrid_faults, a_firing_of_what_is_no_longer_due_is_found) {
+  is_found<hybrid_mutant::fires_what_it_saw>();
+}
+TEST_F(hybrid_faults, a_first_timer_that_wakes_nobody_is_found) {
+  is_found<hybrid_mutant::no_wake>();
+}
+TEST_F(hybrid_faults, an_entry_for_the_time_that_was_replaced_is_found) {
+  is_found<hybrid_mutant::leaves_late>();
+}
+
+}  // namespace
+}  // namespace verge::test
