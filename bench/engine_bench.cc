@@ -1,0 +1,391 @@
+// The engines beside each other, on what timers are used for. Markdown tables.
+//
+//   engine_bench [--largest=TIMERS] [--rounds=ROUNDS] [--engines=NAME,NAME]
+//                default: 1000000, 5, processor_heap,hybrid
+//
+// Each operation is what a handle does - a callback that fits the node, the clock read for every
+// deadline - on a clockwork with the engine and no scheduler: what a firing makes ready is run at
+// once. Deadlines are uniform in 1 to 61 s and n timers are live, unless said otherwise.
+//
+//   start+stop    start a new timer, stop and destroy a random earlier one; ns per pair
+//   reset         pick a random live timer and give it a new deadline; ns
+//   reset later   the same, to 61 s from now: an idle time-out that is put off; ns
+//   fill          n timers from nothing, memory included; ns per timer
+//   bytes         what the process grew by over a fill, per timer
+//   fire          n timers due within one second, all overdue; ns per callback
+//   two threads   start+stop from one thread and from two, each with its own processor and n
+//                 timers; million pairs per second
+//   each other's  two threads, each stops and restarts timers that the other has started
+//   longest       the longest single start, stop, reset or look at the timers in the above; us. A
+//                 thread that loses its core shows here as well: the least of the rounds is shown
+//
+// Rounds are interleaved: each goes through all engines, and the tables show medians over the
+// rounds, so that a slow moment of the machine meets everybody.
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <clock/fast_clock.h>
+#include <clock/true_clock.h>
+#include <sched/runtime_core.h>
+#include <timer/clockwork.h>
+#include <verge/detail/timer_functions.h>
+
+namespace {
+
+using verge::detail::clockwork;
+using verge::detail::timer_node;
+
+constexpr std::int64_t second = 1'000'000'000;
+
+class splitmix {
+ public:
+  explicit splitmix(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t operator()() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t below(std::uint64_t n) { return (((*this)() >> 32) * n) >> 32; }
+  std::int64_t delay() { return second + static_cast<std::int64_t>((*this)() % (60 * second)); }
+
+ private:
+  std::uint64_t state_;
+};
+
+thread_local unsigned this_processor = 0;
+
+/// A host and a scheduler for one engine: the clock goes on by itself, plus what it is told.
+class bench_world final : public verge::detail::scheduler, public verge::detail::engine_host {
+ public:
+  bench_world(verge::engine which, unsigned processors)
+      : timers_(new clockwork(verge::detail::make_engine(which, *this), *this, *this)) {
+    timers_->its_engine().grow(processors);
+  }
+  ~bench_world() {
+    timers_->its_engine().drain();
+    timers_->end();
+  }
+  bench_world(const bench_world&) = delete;
+  bench_world& operator=(const bench_world&) = delete;
+
+  clockwork& timers() noexcept override { return *timers_; }
+  void skip(std::int64_t d) { skipped_ += d; }
+
+  std::int64_t now() noexcept override { return verge::detail::true_now() + skipped_; }
+  std::int64_t cheap_now() noexcept override { return verge::detail::fast_clock::now() + skipped_; }
+  unsigned home_processor() noexcept override { return this_processor; }
+  void wake_net_poller(std::int64_t) noexcept override {}
+  void timer_fired(std::int64_t, std::int64_t) noexcept override {}
+
+  void ready(verge::detail::runnable& r) noexcept override { r.run(r); }
+  void ready_next(verge::detail::runnable& r) noexcept override { r.run(r); }
+  void ready_last(verge::detail::runnable& r) noexcept override { r.run(r); }
+  std::uint64_t random() noexcept override { return 4; }
+  void block(verge::detail::thread_waiter&, const char*) noexcept override {}
+  void unblock(verge::detail::thread_waiter&) noexcept override {}
+  void enter_blocking() noexcept override {}
+  void leave_blocking() noexcept override {}
+  void job_started(verge::detail::job&) override {}
+  void job_ended(verge::detail::job&) noexcept override {}
+  void unhandled(std::exception_ptr) noexcept override {}
+
+ private:
+  std::int64_t skipped_ = 0;
+  clockwork* timers_;  // ends itself
+};
+
+struct callback {
+  std::uint64_t* count;
+  void operator()() const { ++*count; }
+};
+std::uint64_t called = 0;
+
+/// Handles to n timers, and what is done to them.
+class handles {
+ public:
+  handles(bench_world& world, std::size_t n, std::uint64_t seed)
+      : timers_(world.timers()), random_(seed), nodes_(n, nullptr) {}
+  ~handles() {
+    for (timer_node* t : nodes_) {
+      if (t != nullptr) verge::detail::destroy_timer(*t);
+    }
+  }
+  handles(const handles&) = delete;
+  handles& operator=(const handles&) = delete;
+
+  std::size_t size() const { return nodes_.size(); }
+  void fill(std::int64_t from = second, std::int64_t length = 60 * second) {
+    for (timer_node*& t : nodes_) {
+      t = start(from + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(length)));
+    }
+  }
+  void start_stop() {
+    timer_node*& t = any();
+    timer_node* fresh = start(random_.delay());
+    verge::detail::stop_timer(t);
+    verge::detail::destroy_timer(*t);
+    t = fresh;
+  }
+  void reset() { verge::detail::reset_timer_after(any(), random_.delay()); }
+  void reset_later() { verge::detail::reset_timer_after(any(), 61 * second); }
+  /// Stops and restarts a timer of another's.
+  void restart_one_of(handles& other) {
+    timer_node* t = other.any_but(random_);
+    verge::detail::stop_timer(t);
+    verge::detail::reset_timer_after(t, random_.delay());
+  }
+
+ private:
+  timer_node* start(std::int64_t d) {
+    return verge::detail::start_func_timer<verge::detail::payload_bytes>(timers_, d, 0,
+                                                                         callback{&called});
+  }
+  timer_node*& any() { return nodes_[random_.below(nodes_.size())]; }
+  timer_node* any_but(splitmix& random) { return nodes_[random.below(nodes_.size())]; }
+
+  clockwork& timers_;
+  splitmix random_;
+  std::vector<timer_node*> nodes_;
+};
+
+double read(clockid_t clock) {
+  timespec t{};
+  ::clock_gettime(clock, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+/// What one thread does is measured by the time it had a core; two, by the clock.
+double seconds_of(const std::function<void()>& f, clockid_t clock = CLOCK_THREAD_CPUTIME_ID) {
+  const double begin = read(clock);
+  f();
+  return read(clock) - begin;
+}
+
+std::size_t resident_bytes() {
+  std::FILE* f = std::fopen("/proc/self/statm", "r");
+  unsigned long total = 0;
+  unsigned long resident = 0;
+  if (f == nullptr || std::fscanf(f, "%lu %lu", &total, &resident) != 2) resident = 0;
+  if (f != nullptr) std::fclose(f);
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// As many operations as take a fraction of a second, but enough to go round.
+std::size_t operations_for(std::size_t n) { return std::max<std::size_t>(n, 500'000); }
+
+void fire_all(bench_world& world, std::uint64_t until, double* longest = nullptr) {
+  while (called < until) {
+    const std::int64_t begin = verge::detail::true_now();
+    world.timers().its_engine().check_timers(0, world.now(), true);
+    const auto took = static_cast<double>(verge::detail::true_now() - begin) * 1e-3;
+    if (longest != nullptr) *longest = std::max(*longest, took);
+  }
+}
+
+/// One engine's figures at one number of timers, of one round.
+struct figures {
+  double fill, bytes, start_stop, reset, reset_later, fire, longest_operation, longest_look;
+};
+
+figures measure(verge::engine which, std::size_t n) {
+  figures f{};
+  {
+    bench_world world(which, 1);
+    handles all(world, n, n);
+    const std::size_t before = resident_bytes();
+    f.fill = seconds_of([&] { all.fill(); }) * 1e9 / static_cast<double>(n);
+    f.bytes = static_cast<double>(resident_bytes() - before) / static_cast<double>(n);
+    const std::size_t k = operations_for(n);
+    const auto per = [&](const std::function<void()>& work) {
+      work();  // once for the caches, and for what there is to be settled
+      return seconds_of(work) * 1e9 / static_cast<double>(k);
+    };
+    f.start_stop = per([&] {
+      for (std::size_t i = 0; i < k; ++i) all.start_stop();
+    });
+    f.reset_later = per([&] {
+      for (std::size_t i = 0; i < k; ++i) all.reset_later();
+    });
+    f.reset = per([&] {
+      for (std::size_t i = 0; i < k; ++i) all.reset();
+    });
+    for (std::size_t i = 0; i < k; ++i) {
+      const std::int64_t begin = verge::detail::true_now();
+      if (i % 2 == 0) {
+        all.start_stop();
+      } else {
+        all.reset();
+      }
+      const auto took = static_cast<double>(verge::detail::true_now() - begin) * 1e-3;
+      f.longest_operation = std::max(f.longest_operation, took);
+    }
+  }
+  {
+    bench_world world(which, 1);
+    handles all(world, n, n);
+    all.fill(1, second);
+    world.skip(2 * second);
+    const std::uint64_t until = called + n;
+    f.fire =
+        seconds_of([&] { fire_all(world, until, &f.longest_look); }) * 1e9 / static_cast<double>(n);
+  }
+  return f;
+}
+
+/// Million pairs per second.
+double in_threads(verge::engine which, std::size_t n, unsigned threads, bool each_others) {
+  bench_world world(which, 2);
+  std::vector<std::unique_ptr<handles>> all;
+  for (unsigned i = 0; i < threads; ++i) {
+    this_processor = i;
+    all.push_back(std::make_unique<handles>(world, n, i + 1));
+    all.back()->fill();
+  }
+  this_processor = 0;
+  constexpr std::size_t k = 1'000'000;
+  const auto work = [&](unsigned i) {
+    this_processor = i;
+    for (std::size_t j = 0; j < k; ++j) {
+      if (each_others) {
+        all[i]->restart_one_of(*all[threads - 1 - i]);
+      } else {
+        all[i]->start_stop();
+      }
+    }
+  };
+  const double took = seconds_of(
+      [&] {
+        std::vector<std::thread> running;
+        for (unsigned i = 1; i < threads; ++i) running.emplace_back(work, i);
+        work(0);
+        for (auto& t : running) t.join();
+      },
+      CLOCK_MONOTONIC);
+  this_processor = 0;
+  return static_cast<double>(k) * threads / took * 1e-6;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void row(const char* what, const std::vector<std::vector<figures>>& of, double figures::*which,
+         bool least = false) {
+  std::printf("| %s |", what);
+  for (const auto& rounds : of) {
+    std::vector<double> values;
+    for (const figures& f : rounds) values.push_back(f.*which);
+    std::printf(" %.1f |",
+                least ? *std::min_element(values.begin(), values.end()) : median(values));
+  }
+  std::printf("\n");
+}
+
+void heading(const std::string& what, const std::vector<verge::engine>& engines) {
+  std::printf("\n| %s |", what.c_str());
+  for (const auto e : engines) std::printf(" %s |", std::string(verge::name_of(e)).c_str());
+  std::printf("\n|---|");
+  for (std::size_t i = 0; i < engines.size(); ++i) std::printf("---|");
+  std::printf("\n");
+}
+
+void run(const std::vector<verge::engine>& engines, std::size_t largest, int rounds) {
+  for (std::size_t n = 1000; n <= largest; n *= n == 1000 ? 100 : 10) {
+    std::vector<std::vector<figures>> of(engines.size());
+    for (int r = 0; r < rounds; ++r) {
+      for (std::size_t e = 0; e < engines.size(); ++e) of[e].push_back(measure(engines[e], n));
+    }
+    heading(std::to_string(n) + " timers", engines);
+    row("start+stop, ns", of, &figures::start_stop);
+    row("reset, ns", of, &figures::reset);
+    row("reset later, ns", of, &figures::reset_later);
+    row("fill, ns", of, &figures::fill);
+    row("bytes per timer", of, &figures::bytes);
+    row("fire, ns", of, &figures::fire);
+    row("longest operation, us", of, &figures::longest_operation, true);
+    row("longest look, us", of, &figures::longest_look, true);
+    std::fflush(stdout);
+  }
+  constexpr std::size_t each = 100'000;
+  const auto threads = [&](const char* what, unsigned count, bool each_others) {
+    std::vector<std::vector<double>> of(engines.size());
+    for (int r = 0; r < rounds; ++r) {
+      for (std::size_t e = 0; e < engines.size(); ++e) {
+        of[e].push_back(in_threads(engines[e], each, count, each_others));
+      }
+    }
+    std::printf("| %s |", what);
+    for (const auto& values : of) std::printf(" %.1f |", median(values));
+    std::printf("\n");
+  };
+  heading("million pairs per second, 100,000 timers each", engines);
+  threads("one thread", 1, false);
+  threads("two threads, own timers", 2, false);
+  threads("two threads, each other's", 2, true);
+}
+
+/// The number behind --name=, which must be positive; false if this is not that option.
+template <class Number>
+bool option(std::string_view argument, std::string_view name, Number& value) {
+  if (!argument.starts_with(name)) return false;
+  argument.remove_prefix(name.size());
+  const auto [end, error] = std::from_chars(argument.begin(), argument.end(), value);
+  return error == std::errc{} && end == argument.end() && value > 0;
+}
+
+bool names(std::string_view argument, std::vector<verge::engine>& engines) {
+  constexpr std::string_view name = "--engines=";
+  if (!argument.starts_with(name)) return false;
+  argument.remove_prefix(name.size());
+  engines.clear();
+  while (!argument.empty()) {
+    const auto comma = std::min(argument.find(','), argument.size());
+    engines.push_back(verge::engine_named(argument.substr(0, comma)));
+    argument.remove_prefix(std::min(comma + 1, argument.size()));
+  }
+  return !engines.empty();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::size_t largest = 1'000'000;
+  int rounds = 5;
+  std::vector<verge::engine> engines = {verge::engine::processor_heap, verge::engine::hybrid};
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    // ./dev bench hands the same arguments to every program; these are for the others.
+    if (argument.starts_with("--benchmark_")) continue;
+    try {
+      if (option(argument, "--largest=", largest) || option(argument, "--rounds=", rounds) ||
+          names(argument, engines)) {
+        continue;
+      }
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "engine_bench: %s\n", e.what());
+      return 2;
+    }
+    std::fprintf(stderr,
+                 "engine_bench: cannot use '%s'; give --largest=TIMERS (1000 or more), "
+                 "--rounds=ROUNDS and --engines=NAME,NAME, or nothing\n",
+                 argv[i]);
+    return 2;
+  }
+  run(engines, largest, rounds);
+  return 0;
+}
