@@ -4,8 +4,8 @@
 // It is 100 o'clock; an hour is as long as the hint of an entry is exact, so that all the cases of
 // hint and key come up. Two processors' timers are always there.
 //
-// Nothing is done to a timer that was freed; its word and its tag may be looked at, that is what they
-// are for. When all threads are through:
+// Nothing is done to a timer that was freed. (Its word and its tag may be looked at: that is what
+// they are for.) When all threads are through:
 //   wheels         are in order, and say what comes first
 //   references     are one for the handle and one for being armed
 //   answers        what stop and reset said and what fired has an explanation (history.h)

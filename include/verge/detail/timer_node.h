@@ -21,8 +21,8 @@
 ///  - `does` and the payload are written before the timer is first started. The handle that goes
 ///    writes them once more, when no callback runs and none can begin; a firing that is under way
 ///    may still read `does`, and does nothing either way. Hence it is atomic.
-///  - A timer that is periodic, as its engine sees it, has a payload of no more than the first half:
-///    the engine may keep the period in the second.
+///  - A timer that is periodic, as its engine sees it, has a payload of no more than the first
+///    half: the engine may keep the period in the second.
 ///  - `runs` belongs to timers with a callback, see src/timer/callback.cc.
 ///  - The runnable is the callback's turn on a run queue. A timer that fires again while that is
 ///    still in use is given one of its own for the occasion.
