@@ -69,6 +69,12 @@ class engine {
   virtual void start(timer_node& t, std::int64_t when, std::int64_t period) = 0;
   /// True if the timer was waiting; it will not fire then.
   virtual bool stop(timer_node& t) noexcept = 0;
+  /// Stops a timer whose handle goes, so that nobody else can stop or reset it. True if nobody else
+  /// refers to it any more either: then all of the node is the caller's.
+  virtual bool retire(timer_node& t) noexcept {
+    stop(t);
+    return t.refs.load(std::memory_order_acquire) == 1;
+  }
   /// Starts it again, or at another time. True if it was waiting.
   virtual bool reset(timer_node& t, std::int64_t when, std::int64_t period) = 0;
 

@@ -85,10 +85,33 @@ bool hybrid::stop(timer_node& t) noexcept {
   return true;
 }
 
+bool hybrid::retire(timer_node& t) noexcept {
+  switch (timers::disarm(static_cast<node&>(t))) {
+    case timers::disarmed::no:
+      return t.refs.load(std::memory_order_acquire) == 1;
+    case timers::disarmed::by_holder:
+      count(-1);
+      return false;
+    case timers::disarmed::yes:
+      count(-1);
+      // Two references are the handle's and that for being armed: both are the caller's now.
+      return t.refs.load(std::memory_order_acquire) == 2 ||
+             t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2;
+  }
+  return false;
+}
+
 bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
   const bool was_armed = home().reset(static_cast<node&>(t), when, period);
   count(was_armed ? 0 : 1);
   return was_armed;
+}
+
+void hybrid::fire(timer_node& t, std::int64_t now) noexcept {
+  const timer_behaviour& does = *t.does.load(std::memory_order_acquire);
+  if (does.take != nullptr) return does.take(t, now);
+  does.fire(t, now);
+  clockwork::of(t).release(t);
 }
 
 timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noexcept {
@@ -110,10 +133,8 @@ timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noe
       n = ts.collect(now, batch, batch_size, steps);
     }
     for (std::size_t i = 0; i < n; ++i) {
-      timer_node& t = *batch[i].timer;
       host_.timer_fired(batch[i].when, now);
-      t.does.load(std::memory_order_acquire)->fire(t, now);
-      clockwork::of(t).release(t);
+      fire(*batch[i].timer, now);
     }
     ran += static_cast<unsigned>(n);
     if (n < batch_size) break;
@@ -217,7 +238,7 @@ void hybrid::keep_tidy() noexcept {
     if (sweep_piece(*ts, pass)) return;
   }
   const std::int64_t alive = live();
-  if (entries() - alive <= alive / 2 + stale_constant) return;
+  if (entries() - alive <= alive / 4 * 3 + stale_constant) return;
   if (pass_.compare_exchange_strong(pass, pass + 1, std::memory_order_relaxed)) {
     sweep_piece(*timers_[mine], pass + 1);
   }

@@ -25,7 +25,7 @@
 /// not know. So nobody counts per wheel: every thread counts, in a place of its own, how many
 /// timers it has armed and stopped, and every wheel how many entries it has and how many have
 /// fired. The difference of the sums is how many entries are out of date. Every 64 operations a
-/// thread looks at the sums; if more than half as many are out of date as are live, a pass over all
+/// thread looks at the sums; if there are three out of date for four that are live, a pass over all
 /// wheels begins, and whoever operates on timers does a piece of it, in a wheel whose lock is free.
 /// A piece is four chunks of 61 entries for 64 operations, so a pass is through before as many
 /// again are out of date: entries out of date never exceed the live ones plus a constant.
@@ -42,6 +42,7 @@ class hybrid final : public engine {
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
   bool stop(timer_node& t) noexcept override;
+  bool retire(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
 
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
@@ -72,7 +73,7 @@ class hybrid final : public engine {
       const slab_pool* nodes;
       static std::uint32_t id_of(const node& t) noexcept { return slab_pool::index(&t); }
       node& at(std::uint32_t id) const noexcept { return *static_cast<node*>(nodes->at(id)); }
-      void prefetch(std::uint32_t id) const noexcept { __builtin_prefetch(nodes->at(id), 1); }
+      void prefetch(std::uint32_t id) const noexcept { __builtin_prefetch(nodes->at(id)); }
     };
     struct chunks {
       slab_pool* pool;
@@ -113,6 +114,7 @@ class hybrid final : public engine {
   bool sweep_piece(timers& ts, std::uint64_t pass) noexcept;
   std::int64_t live() const noexcept;
   std::int64_t entries() const noexcept;
+  static void fire(timer_node& t, std::int64_t now) noexcept;
   static void bury(timers& ts) noexcept;
 
   engine_host& host_;

@@ -195,18 +195,26 @@ class hybrid_timers {
     if (first) wake(when);
   }
 
-  /// True if it was armed: it will not fire.
-  static bool stop(node& t) noexcept {
+  /// Whether it was armed, and whose the reference is that being so held: the caller's, or still
+  /// that of the one who is entering it.
+  enum class disarmed : std::uint8_t { no, yes, by_holder };
+  static disarmed disarm(node& t) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     while (hybrid_word::when(w) != 0) {
       std::uint64_t stopped = w & hybrid_word::entering;
       if (mutated(hybrid_mutant::stop_ignores_enter)) stopped = 0;
       if (!swap(word, w, stopped)) continue;
-      if ((w & hybrid_word::entering) == 0) Policy::release(t);
-      return true;
+      return (w & hybrid_word::entering) == 0 ? disarmed::yes : disarmed::by_holder;
     }
-    return false;
+    return disarmed::no;
+  }
+
+  /// True if it was armed: it will not fire.
+  static bool stop(node& t) noexcept {
+    const disarmed was = disarm(t);
+    if (was == disarmed::yes) Policy::release(t);
+    return was != disarmed::no;
   }
 
   /// Arms it for another time, whatever it was; a new entry goes into these timers. True if it was

@@ -20,6 +20,7 @@
 #include <mutex>
 
 #include <timer/clockwork.h>
+#include <verge/detail/timer_functions.h>
 #include <verge/detail/lock.h>
 
 namespace verge::detail {
@@ -93,17 +94,17 @@ void wake_those_who_wait(const timer_node& t) noexcept {
 
 }  // namespace
 
-void fire_callback(timer_node& t, std::int64_t /*now*/) noexcept {
-  // Before the firing is counted: from then on it may run, and end. Whoever fires the timer holds a
-  // reference of its own, so dropping this one again never frees the node.
+void fire_callback(timer_node& t, std::int64_t now) noexcept {
   t.refs.fetch_add(1, std::memory_order_relaxed);
+  take_callback(t, now);
+}
+
+/// The firing has a reference before it is counted: from then on it may run, and end.
+void take_callback(timer_node& t, std::int64_t /*now*/) noexcept {
   std::uint32_t runs = t.runs.load(std::memory_order_relaxed);
   do {
     // So many firings that none has got round to are counted as one.
-    if ((runs & ended) != 0 || waiting(runs) == waiting_mask) {
-      t.refs.fetch_sub(1, std::memory_order_relaxed);
-      return;
-    }
+    if ((runs & ended) != 0 || waiting(runs) == waiting_mask) return clockwork::of(t).release(t);
   } while (!t.runs.compare_exchange_weak(runs, runs + one_waiting, std::memory_order_acq_rel,
                                          std::memory_order_relaxed));
   if (waiting(runs) == 0) clockwork::of(t).home().ready(t);

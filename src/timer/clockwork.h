@@ -50,6 +50,7 @@ class [[gnu::visibility("hidden")]] clockwork {
     engine_->start(t, when, period);
   }
   bool stop(timer_node & t) noexcept { return engine_->stop(t); }
+  bool retire(timer_node & t) noexcept { return engine_->retire(t); }
   bool reset(timer_node & t, std::int64_t when, std::int64_t period) {
     refuse_if_ended();
     return engine_->reset(t, when, period);

@@ -136,7 +136,8 @@ void destroy_timer(timer_node& t) noexcept {
   if (is_channel_timer(t)) {
     stop_channel(t);
   } else {
-    of.stop(t);
+    // A callback that runs, or is to run, has a reference: without any there is none.
+    if (of.retire(t)) return of.bury(t);
     if (end_callbacks(t)) {
       if (auto* destroy = t.does.load(std::memory_order_relaxed)->destroy) destroy(t);
       t.does.store(&ended_behaviour, std::memory_order_release);

@@ -50,6 +50,7 @@ timer_node& make_timer(clockwork& of);
 void unmake_timer(timer_node& t) noexcept;
 void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t period);
 void fire_callback(timer_node& t, std::int64_t now) noexcept;
+void take_callback(timer_node& t, std::int64_t now) noexcept;
 void run_callback(runnable& r) noexcept;
 scheduler& scheduler_of(const timer_node& t) noexcept;
 
@@ -73,7 +74,8 @@ inline constexpr timer_behaviour callback_behaviour{
     .invoke = &invoke_callback<F, Room>,
     .destroy = node_callable<F, Room>::in_node&& std::is_trivially_destructible_v<F>
                    ? nullptr
-                   : &node_callable<F, Room>::destroy};
+                   : &node_callable<F, Room>::destroy,
+    .take = &take_callback};
 
 /// A period of zero is a timer that fires once.
 template <std::size_t Room, class F>

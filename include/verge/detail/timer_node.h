@@ -39,6 +39,8 @@ struct timer_behaviour {
   void (*invoke)(timer_node&);
   /// Ends the payload. Null if there is nothing to be done.
   void (*destroy)(timer_node&) noexcept;
+  /// As fire, for an engine that hands its reference over with the call. Null: there is fire only.
+  void (*take)(timer_node&, std::int64_t now) noexcept {nullptr};
 };
 
 struct timer_node : runnable {

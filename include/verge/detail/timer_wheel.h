@@ -22,8 +22,8 @@
 ///                     a slot whose time has come is emptied into what is below it
 ///
 /// Why it is built so. A heap is exact and costs a cache miss per level; a wheel is constant-time
-/// and knows no order within a slot. Here a timer is put into its slot by two shifts, and only in
-/// the last 65 us before it is due does it come into the heap, which is small and in the cache. So
+/// and knows no order within a slot. Here a timer is put into its slot by two shifts, and only
+/// shortly before it is due does it come into the heap, which is small and in the cache. So
 /// order is exact to the nanosecond, and far timers, most of which are stopped before they are due,
 /// are never sorted.
 ///  - Level and slot come from the highest bit in which the time differs from the wheel's own;
@@ -34,6 +34,7 @@
 ///    touches no other, and moving a slot's entries down touches none.
 ///  - An entry stays when its timer is stopped. Whoever owns the timers says so when asked: an
 ///    entry is out of date if its token is. sweep() takes such entries out, a few chunks at a time.
+///  - A slot with few entries skips the levels below and goes into the heap at once.
 ///  - Each slot knows the earliest time in it, so that nobody wakes before something is due.
 ///  - Emptying a slot, and sweeping, go on where they left off: a step is at most one chunk.
 ///
@@ -224,6 +225,9 @@ class timer_wheel {
   /// An entry's mark says all about its time that the levels below this one need.
   static constexpr int marked_levels = 3;
   static constexpr std::uint32_t per_chunk = 61;
+  /// So many chunks are few, unless the heap has so many entries already.
+  static constexpr std::uint32_t small_slot = 4;
+  static constexpr std::size_t small_heap = 1024;
   static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
   static constexpr int none_draining = -1;
 
@@ -234,6 +238,7 @@ class timer_wheel {
   struct chunk {
     chunk* next;
     std::uint32_t count;
+    std::uint32_t below;  ///< how many there are behind it, or were
     entry entries[per_chunk];
   };
   static_assert(sizeof(chunk) <= chunk_bytes);
@@ -332,6 +337,7 @@ class timer_wheel {
     if (c == nullptr && (c = new_chunk()) == nullptr) return false;
     c->next = s.first;
     c->count = 0;
+    c->below = s.first == nullptr ? 0 : s.first->below + 1;
     s.first = c;
     return true;
   }
@@ -374,22 +380,28 @@ class timer_wheel {
     const int p = first_place();
     const std::int64_t start = start_of(p);
     // The next slot may be emptied before its time, by one who asks what will be due.
-    if (draining_ == none_draining) base_ = std::max(base_, start);
-    draining_ = p;
-    const int level = p / 64;
     chunk& c = *slots_[p].first;
+    if (draining_ == none_draining) {
+      base_ = std::max(base_, start);
+      draining_ = p;
+      draining_is_small_ = c.below < small_slot && near_.size() < small_heap;
+    }
+    const int level = p / 64;
     if (c.next != nullptr) prefetch_chunk(c.next);
-    // Few entries: the timers are asked for the exact time, so that nobody wakes for 65 us before
-    // it. Many: something is due all the time, and the mark will do.
-    const bool ask = level == 0 || level > marked_levels || c.next == nullptr;
+    // Few entries go straight to the heap, which takes them faster than the levels between would,
+    // and under the exact time, so that nobody wakes for 65 us before it. Of many the marks will
+    // do: something is due all the time.
+    const bool few = draining_is_small_;
+    const bool ask = level == 0 || level > marked_levels || few;
     if (ask) prefetch_all(c, owner);
+    const std::int64_t end = start + (std::int64_t{1} << shift_of(level));
     while (c.count != 0) {
       const entry e = c.entries[c.count - 1];
       const std::uint32_t token = e.mark & token_mask;
       const std::int64_t when = ask ? owner.when(e.id, token) : lower_bound_of(e, p, start);
       if (when == 0) {
         --size_;
-      } else if (!put(when, e.id, token)) {
+      } else if (!(few && when < end ? put_near(when, e.id, token) : put(when, e.id, token))) {
         return false;
       }
       --c.count;
@@ -492,6 +504,7 @@ class timer_wheel {
   std::size_t size_ = 0;
   unsigned used_levels_ = 0;
   int draining_ = none_draining;  ///< the slot that is being emptied
+  bool draining_is_small_ = false;
   chunk* spare_ = nullptr;
   quad_heap<near_timer, numbers_only> near_;
   std::uint64_t used_[levels] = {};
