@@ -40,6 +40,17 @@ namespace verge {
 
 using time_point = clock::time_point;
 
+struct timer_options {
+  /// How late the timer may be without anybody minding. Timers with slack fire together where they
+  /// can, and so wake the machine less often: `after_func(30s, f, {.slack = 1s})`.
+  std::chrono::nanoseconds slack{0};
+};
+
+class timer;
+
+template <class Rep, class Period, class F>
+timer after_func(std::chrono::duration<Rep, Period> d, F&& f, timer_options options = {});
+
 /// A timer that fires once: into its channel, or by calling its function.
 class timer {
  public:
@@ -48,8 +59,9 @@ class timer {
 
   /// Sends the time to c() when `d` has passed.
   template <class Rep, class Period>
-  explicit timer(std::chrono::duration<Rep, Period> d)
-      : timer(detail::start_channel_timer(detail::timers_here(), saturate(d).count())) {}
+  explicit timer(std::chrono::duration<Rep, Period> d, timer_options options = {})
+      : timer(detail::start_channel_timer(detail::timers_here(), saturate(d).count(),
+                                          options.slack.count())) {}
 
   timer(timer&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
   timer& operator=(timer&& other) noexcept {
@@ -76,6 +88,11 @@ class timer {
   bool reset(std::chrono::duration<Rep, Period> d) {
     return detail::reset_timer_after(node_, saturate(d).count());
   }
+  /// The same with slack: it may be late by that. A reset without takes any slack away.
+  template <class Rep, class Period>
+  bool reset(std::chrono::duration<Rep, Period> d, std::chrono::nanoseconds slack) {
+    return detail::reset_timer_after(node_, saturate(d).count(), slack.count());
+  }
   /// The same for a point in time, of verge::clock or std::chrono::steady_clock.
   template <class Clock, class Duration>
   bool reset_at(std::chrono::time_point<Clock, Duration> when) {
@@ -92,7 +109,7 @@ class timer {
 
  private:
   template <class Rep, class Period, class F>
-  friend timer after_func(std::chrono::duration<Rep, Period> d, F&& f);
+  friend timer after_func(std::chrono::duration<Rep, Period> d, F&& f, timer_options options);
   explicit timer(detail::timer_node* node) noexcept : node_(node) {}
 
   detail::timer_node* node_{nullptr};
@@ -103,9 +120,9 @@ class timer {
 /// runtime's handler.
 template <class Rep, class Period, class F>
 [[nodiscard("destroying the handle stops the timer; detach() it to let it run")]] timer after_func(
-    std::chrono::duration<Rep, Period> d, F&& f) {
+    std::chrono::duration<Rep, Period> d, F&& f, timer_options options) {
   return timer(detail::start_func_timer<detail::payload_bytes>(
-      detail::timers_here(), saturate(d).count(), 0, std::forward<F>(f)));
+      detail::timers_here(), saturate(d).count(), 0, std::forward<F>(f), options.slack.count()));
 }
 
 /// A channel that gets the time when `d` has passed. Dropping the channel stops the timer.

@@ -9,6 +9,7 @@
 
 #include <verge/duration.h>
 
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -42,6 +43,20 @@ constexpr std::int64_t as_time(std::int64_t t) noexcept { return t < first_time 
 /// once, one that leads beyond the clock's range never.
 constexpr std::int64_t when_after(std::int64_t now, std::int64_t d) noexcept {
   return as_time(d > 0 ? saturating_add(now, d) : now);
+}
+
+/// When a timer fires that is due at `when` and may be late by `slack`: the roundest time, in binary,
+/// that is in between. So timers with slack meet at the same moments, the more the more slack they
+/// have, without knowing of each other.
+constexpr std::int64_t with_slack(std::int64_t when, std::int64_t slack) noexcept {
+  if (slack <= 0) return when;
+  const std::int64_t latest = saturating_add(when, slack);
+  if (latest == never) return when == never ? never : when;
+  // Up to the highest bit in which the last moment differs from the one before the first, they are
+  // alike; there the later one has a one. Zeros after that one are still within.
+  const auto differ = static_cast<std::uint64_t>(when - 1) ^ static_cast<std::uint64_t>(latest);
+  const int bit = 63 - std::countl_zero(differ);
+  return latest >> bit << bit;
 }
 
 /// How long until `when`: zero if it has come, `never` if it never does.

@@ -21,7 +21,7 @@ constexpr std::size_t batch_size = 32;
 constexpr unsigned step_limit = 32;
 
 /// Sweeping: see hybrid.h.
-constexpr std::uint32_t operations_per_piece = 64;
+constexpr std::uint32_t operations_per_piece = 16;
 constexpr unsigned chunks_per_piece = 4;
 constexpr std::int64_t stale_constant = 1024;
 

@@ -20,8 +20,8 @@
 #include <mutex>
 
 #include <timer/clockwork.h>
-#include <verge/detail/timer_functions.h>
 #include <verge/detail/lock.h>
+#include <verge/detail/timer_functions.h>
 
 namespace verge::detail {
 

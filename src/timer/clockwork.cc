@@ -23,11 +23,11 @@ void clockwork::free(timer_node& t) noexcept {
     drop();
 }
 
-std::int64_t clockwork::deadline(std::int64_t d) noexcept {
+std::int64_t clockwork::deadline(std::int64_t d, std::int64_t slack) noexcept {
   // What is due at once must be so on the true clock, which is a little behind the cheap one; and
   // not before this moment, lest a look at the timers that began earlier find it due: the time it
   // delivers would be from before its start.
-  return d > 0 ? saturating_add(host_.cheap_now(), d) : as_time(host_.now());
+  return with_slack(d > 0 ? saturating_add(host_.cheap_now(), d) : as_time(host_.now()), slack);
 }
 
 std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {

@@ -39,8 +39,8 @@ class [[gnu::visibility("hidden")]] clockwork {
     if (t.refs.fetch_sub(1, std::memory_order_acq_rel) == 1) bury(t);
   }
 
-  /// The time `d` nanoseconds from now.
-  std::int64_t deadline(std::int64_t d) noexcept;
+  /// The time `d` nanoseconds from now, or up to `slack` after it.
+  std::int64_t deadline(std::int64_t d, std::int64_t slack = 0) noexcept;
   std::int64_t now() noexcept { return host_.now(); }
   /// The same for a timer that is due at `when` and delivers the time: not before this moment.
   std::int64_t deadline_at(std::int64_t when) noexcept;

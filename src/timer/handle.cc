@@ -40,10 +40,11 @@ bool reset_to(timer_node& t, std::int64_t when, std::int64_t period) {
 }
 
 /// Starts a channel timer, or leaves nothing behind.
-timer_node* started(timer_node& t, std::int64_t delay, std::int64_t period) {
+timer_node* started(timer_node& t, std::int64_t delay, std::int64_t period,
+                    std::int64_t slack = 0) {
   clockwork& of = clockwork::of(t);
   try {
-    start_channel(t, of.deadline(delay), period);
+    start_channel(t, of.deadline(delay, slack), period);
   } catch (...) {
     of.release(t);
     throw;
@@ -63,8 +64,8 @@ receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std
 
 clockwork& timers_here() { return scheduler_or_default().timers(); }
 
-timer_node* start_channel_timer(clockwork& of, std::int64_t delay) {
-  return started(make_channel_timer(of, channel_kind::one_shot, nullptr), delay, 0);
+timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack) {
+  return started(make_channel_timer(of, channel_kind::one_shot, nullptr), delay, 0, slack);
 }
 
 timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy) {
@@ -112,9 +113,10 @@ bool stop_timer(timer_node* handle) {
   return is_channel_timer(t) ? stop_channel(t) : of.stop(t);
 }
 
-bool reset_timer_after(timer_node* handle, std::int64_t delay) {
+bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slack) {
   timer_node& t = of_handle(handle, "reset");
-  return reset_to(t, clockwork::of(t).deadline(delay), 0);
+  __builtin_prefetch(handle, 1);  // comes while the clock is read
+  return reset_to(t, clockwork::of(t).deadline(delay, slack), 0);
 }
 
 bool reset_timer_at(timer_node* handle, std::int64_t when) {
@@ -164,9 +166,9 @@ timer_node& make_timer(clockwork& of) {
 
 void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
 
-void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t period) {
+void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t period, std::int64_t slack) {
   clockwork& of = clockwork::of(t);
-  of.start(t, of.deadline(delay), period);
+  of.start(t, of.deadline(delay, slack), period);
 }
 
 scheduler& scheduler_of(const timer_node& t) noexcept { return clockwork::of(t).home(); }

@@ -22,14 +22,14 @@ namespace verge::detail {
 /// runtime.
 clockwork& timers_here();
 
-timer_node* start_channel_timer(clockwork& of, std::int64_t delay);
+timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack);
 timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy);
 receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay);
 receiver<clock::time_point> tick_channel(clockwork& of, std::int64_t period);
 receiver<clock::time_point> channel_of(const timer_node* t);
 
 bool stop_timer(timer_node* t);
-bool reset_timer_after(timer_node* t, std::int64_t delay);
+bool reset_timer_after(timer_node* t, std::int64_t delay, std::int64_t slack = 0);
 bool reset_timer_at(timer_node* t, std::int64_t when);
 bool reset_ticker(timer_node* t, std::int64_t period);
 void destroy_timer(timer_node& t) noexcept;
@@ -48,7 +48,7 @@ std::int64_t count_of(std::chrono::time_point<Clock, Duration> t) noexcept {
 timer_node& make_timer(clockwork& of);
 /// Gives back a node that was never started.
 void unmake_timer(timer_node& t) noexcept;
-void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t period);
+void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t period, std::int64_t slack);
 void fire_callback(timer_node& t, std::int64_t now) noexcept;
 void take_callback(timer_node& t, std::int64_t now) noexcept;
 void run_callback(runnable& r) noexcept;
@@ -79,7 +79,8 @@ inline constexpr timer_behaviour callback_behaviour{
 
 /// A period of zero is a timer that fires once.
 template <std::size_t Room, class F>
-timer_node* start_func_timer(clockwork& of, std::int64_t delay, std::int64_t period, F&& f) {
+timer_node* start_func_timer(clockwork& of, std::int64_t delay, std::int64_t period, F&& f,
+                             std::int64_t slack = 0) {
   using callable = std::decay_t<F>;
   using in_node = node_callable<callable, Room>;
   static_assert(std::is_invocable_v<callable&>, "a timer's function takes no arguments");
@@ -96,7 +97,7 @@ timer_node* start_func_timer(clockwork& of, std::int64_t delay, std::int64_t per
   t.run = &run_callback;
   t.does.store(&callback_behaviour<callable, Room>, std::memory_order_relaxed);
   try {
-    start_timer_after(t, delay, period);
+    start_timer_after(t, delay, period, slack);
   } catch (...) {
     in_node::destroy(t);
     unmake_timer(t);

@@ -1,0 +1,287 @@
+// What the hybrid engine promises beyond what every engine does: memory in proportion to live
+// timers, order to the nanosecond across all its parts, no lock for stop and for later resets.
+
+#include <engine/hybrid.h>
+#include <gtest/gtest.h>
+#include <sched/runtime_core.h>
+#include <support/scale.h>
+#include <timer/clockwork.h>
+#include <verge/detail/timer_functions.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace verge::test {
+namespace {
+
+using detail::timer_node;
+
+constexpr std::int64_t ms = 1'000'000;
+constexpr std::int64_t second = 1000 * ms;
+
+thread_local unsigned this_processor = 0;
+
+/// One engine under a clock that the test moves; what fires is run at once.
+class hybrid_engine : public testing::Test, public detail::scheduler, public detail::engine_host {
+ protected:
+  hybrid_engine()
+      : timers_(new detail::clockwork(detail::make_engine(verge::engine::hybrid, *this), *this,
+                                      *this)) {
+    engine().grow(2);
+  }
+  ~hybrid_engine() override {
+    engine().drain();
+    timers_->end();
+  }
+
+  detail::engine& engine() { return timers_->its_engine(); }
+  detail::timer_counts counts() {
+    const auto a = engine().counts(0);
+    const auto b = engine().counts(1);
+    return {.live = a.live + b.live, .deleted = a.deleted + b.deleted};
+  }
+
+  template <class F>
+  timer_node& start(std::int64_t delay, F f, std::int64_t period = 0) {
+    return *detail::start_func_timer<detail::periodic_payload_bytes>(*timers_, delay, period, f);
+  }
+  /// Runs what is due, on both processors.
+  unsigned check() {
+    unsigned ran = 0;
+    for (unsigned n = 1; n != 0;) {
+      n = 0;
+      for (unsigned p = 0; p < 2; ++p) {
+        const auto next = engine().next_when(p);
+        while (next != 0 && engine().next_when(p) != 0 && engine().next_when(p) <= now_) {
+          n += engine().check_timers(p, now_, true).ran;
+        }
+      }
+      ran += n;
+    }
+    return ran;
+  }
+
+  detail::clockwork& timers() noexcept override { return *timers_; }
+  std::int64_t now() noexcept override { return now_; }
+  std::int64_t cheap_now() noexcept override { return now_; }
+  unsigned home_processor() noexcept override { return this_processor; }
+  void wake_net_poller(std::int64_t when) noexcept override { woken_for_.push_back(when); }
+  void timer_fired(std::int64_t when, std::int64_t now) noexcept override {
+    EXPECT_LE(when, now) << "early";
+  }
+  void ready(detail::runnable& r) noexcept override { r.run(r); }
+  void ready_next(detail::runnable& r) noexcept override { r.run(r); }
+  void ready_last(detail::runnable& r) noexcept override { r.run(r); }
+  std::uint64_t random() noexcept override { return 4; }
+  void block(detail::thread_waiter&, const char*) noexcept override {}
+  void unblock(detail::thread_waiter&) noexcept override {}
+  void enter_blocking() noexcept override {}
+  void leave_blocking() noexcept override {}
+  void job_started(detail::job&) override {}
+  void job_ended(detail::job&) noexcept override {}
+  void unhandled(std::exception_ptr) noexcept override {}
+
+  std::int64_t now_ = 3600 * second;
+  std::vector<std::int64_t> woken_for_;
+  detail::clockwork* timers_;
+};
+
+TEST_F(hybrid_engine, wakes_the_poller_for_what_comes_first_and_for_nothing_else) {
+  timer_node& a = start(10 * second, [] {});
+  timer_node& b = start(20 * second, [] {});
+  EXPECT_EQ(woken_for_, (std::vector{now_ + 10 * second}));
+  detail::reset_timer_after(&b, 30 * second);
+  detail::reset_timer_after(&b, 15 * second);
+  detail::stop_timer(&a);
+  EXPECT_EQ(woken_for_.size(), 1U) << "neither for a later reset, nor for a stop";
+  detail::reset_timer_after(&b, 5 * second);
+  EXPECT_EQ(woken_for_.size(), 2U);
+  EXPECT_EQ(woken_for_.back(), now_ + 5 * second);
+  detail::destroy_timer(a);
+  detail::destroy_timer(b);
+}
+
+TEST_F(hybrid_engine, needs_no_new_entry_for_a_time_that_the_old_one_covers) {
+  timer_node& t = start(10 * second, [] {});
+  for (int i = 0; i < 1000; ++i) {
+    detail::reset_timer_after(&t, (60 - i % 49) * second);
+  }
+  EXPECT_EQ(counts().live, 1U);
+  EXPECT_EQ(counts().deleted, 0U);
+  detail::reset_timer_after(&t, 5 * second);
+  EXPECT_EQ(counts().deleted, 1U);
+  EXPECT_EQ(engine().verify(), "");
+  detail::destroy_timer(t);
+}
+
+TEST_F(hybrid_engine, keeps_its_memory_in_proportion_to_live_timers) {
+  std::mt19937_64 random(1);
+  const auto delay = [&] { return second + static_cast<std::int64_t>(random() % (60 * second)); };
+  std::vector<timer_node*> all;
+  for (int i = 0; i < 10'000; ++i) all.push_back(&start(delay(), [] {}));
+  std::size_t after_the_first = 0;
+  for (int i = 0; i < scale(3'000'000, 300'000); ++i) {
+    timer_node*& t = all[random() % all.size()];
+    detail::destroy_timer(*t);
+    t = &start(delay(), [] {});
+    if (i % 128 == 0) {
+      const auto c = counts();
+      ASSERT_EQ(c.live, all.size());
+      ASSERT_LE(c.deleted, c.live + 2048);
+    }
+    if (i == 100'000) after_the_first = engine().bytes() + timers_->memory().nodes_total * 64;
+  }
+  EXPECT_LE(engine().bytes() + timers_->memory().nodes_total * 64,
+            after_the_first + after_the_first / 8);
+  EXPECT_EQ(engine().verify(), "");
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
+TEST_F(hybrid_engine, forgets_what_is_stopped_by_a_thread_that_starts_nothing) {
+  std::vector<timer_node*> all;
+  for (int i = 0; i < 100'000; ++i) all.push_back(&start(second + i * 1000, [] {}));
+  std::thread([&] {
+    this_processor = 1;
+    for (timer_node* t : all) {
+      detail::stop_timer(t);
+      const auto c = counts();
+      ASSERT_LE(c.deleted, c.live + 2048);
+    }
+  }).join();
+  EXPECT_EQ(counts().live, 0U);
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
+TEST_F(hybrid_engine, does_a_bounded_piece_of_work_at_a_time) {
+  constexpr int many = 100'000;
+  int fired = 0;
+  std::vector<timer_node*> all;
+  for (int i = 0; i < many; ++i) all.push_back(&start(second + i, [&] { ++fired; }));
+  now_ += 10 * second;
+  unsigned looks = 0;
+  while (fired < many) {
+    const int before = fired;
+    engine().check_timers(0, now_, true);
+    ASSERT_LE(fired - before, 128);
+    ++looks;
+    ASSERT_LE(looks, 10'000U);
+  }
+  EXPECT_GE(looks, unsigned{many / 128});
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
+TEST_F(hybrid_engine, moves_all_timers_of_a_processor) {
+  int fired = 0;
+  std::vector<timer_node*> all;
+  for (int i = 0; i < 20'000; ++i) {
+    const auto delay = std::int64_t{1} << (i % 50);
+    all.push_back(&start(delay + i, [&] { ++fired; }));
+  }
+  now_ += 1000;
+  engine().move_timers(0, 1);
+  EXPECT_EQ(engine().counts(0).live, 0U);
+  EXPECT_EQ(engine().counts(1).live, 20'000U);
+  EXPECT_EQ(engine().verify(), "");
+  while (engine().next_exactly(1) != 0) {
+    now_ = std::max(now_, engine().next_exactly(1));
+    check();
+  }
+  EXPECT_EQ(fired, 20'000);
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
+/// Everything that handles do, on both processors, against a sorted map.
+class hybrid_model : public hybrid_engine {
+ protected:
+  struct timer {
+    timer_node* node;
+    std::int64_t when;  ///< 0: not armed
+  };
+
+  std::int64_t delay() {
+    return static_cast<std::int64_t>(random_() & ((std::uint64_t{1} << random_() % 44) - 1)) + 1;
+  }
+  void fired(std::size_t i) {
+    ASSERT_NE(all_[i].when, 0) << "timer " << i << " fires and is not armed";
+    ASSERT_LE(all_[i].when, now_) << "timer " << i << " fires early";
+    // One processor's timers in order: those that were due before it there have fired.
+    ASSERT_GE(all_[i].when, last_[processor_]) << "timer " << i << " fires out of order";
+    last_[processor_] = all_[i].when;
+    all_[i].when = 0;
+    --armed_;
+  }
+  void start_one() {
+    const std::int64_t d = delay();
+    const std::size_t i = all_.size();
+    all_.push_back({nullptr, now_ + d});
+    ++armed_;
+    all_[i].node = &start(d, [this, i] { fired(i); });
+  }
+  void step() {
+    this_processor = static_cast<unsigned>(random_() % 2);
+    const auto what = random_() % 100;
+    timer& t = all_.empty() ? none_ : all_[random_() % all_.size()];
+    if (what < 30 || all_.empty()) {
+      if (all_.size() < 5000) start_one();
+    } else if (what < 50) {
+      ASSERT_EQ(detail::stop_timer(t.node), t.when != 0);
+      armed_ -= t.when != 0;
+      t.when = 0;
+    } else if (what < 90) {
+      const std::int64_t d = delay();
+      ASSERT_EQ(detail::reset_timer_after(t.node, d), t.when != 0);
+      armed_ += t.when == 0;
+      t.when = now_ + d;
+    } else if (what < 91) {
+      engine().move_timers(0, 1);
+    } else {
+      now_ += delay() >> random_() % 20;
+      run_due();
+    }
+  }
+  void run_due() {
+    for (processor_ = 0; processor_ < 2; ++processor_) {
+      last_[processor_] = 0;
+      for (std::int64_t next = 0; (next = engine().next_when(processor_)) != 0 && next <= now_;) {
+        engine().check_timers(processor_, now_, true);
+      }
+    }
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      ASSERT_TRUE(all_[i].when == 0 || all_[i].when > now_) << "timer " << i << " has not fired";
+    }
+    ASSERT_EQ(engine().verify(), "");
+    ASSERT_EQ(counts().live, armed_);
+  }
+
+  std::mt19937_64 random_{1};
+  std::vector<timer> all_;
+  timer none_{};
+  std::uint64_t armed_ = 0;
+  unsigned processor_ = 0;
+  std::int64_t last_[2] = {0, 0};
+};
+
+TEST_F(hybrid_model, does_what_a_sorted_map_does) {
+  for (std::uint64_t seed = 1; seed <= scale<std::uint64_t>(10, 2); ++seed) {
+    SCOPED_TRACE(seed);
+    random_.seed(seed);
+    for (int i = 0; i < 20'000; ++i) {
+      step();
+      if (HasFatalFailure()) return;
+    }
+    for (const timer& t : all_) detail::destroy_timer(*t.node);
+    all_.clear();
+    armed_ = 0;
+  }
+  this_processor = 0;
+}
+
+}  // namespace
+}  // namespace verge::test

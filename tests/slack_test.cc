@@ -1,0 +1,94 @@
+// Timers that may be late share their wake-ups, on every engine.
+
+#include <clock/arithmetic.h>
+#include <gtest/gtest.h>
+#include <support/engines.h>
+#include <verge/simulation.h>
+#include <verge/time.h>
+
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace verge::test {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::with_slack;
+
+TEST(slack, chooses_a_round_time_within_what_it_is_given) {
+  EXPECT_EQ(with_slack(1000, 0), 1000);
+  EXPECT_EQ(with_slack(1000, -5), 1000);
+  EXPECT_EQ(with_slack(1000, 7), 1000) << "a multiple of 8";
+  EXPECT_EQ(with_slack(1000, 23), 1008) << "a multiple of 16";
+  EXPECT_EQ(with_slack(1000, 24), 1024);
+  EXPECT_EQ(with_slack(1025, 1000), 1536);
+  EXPECT_EQ(with_slack(1, 1), 2);
+  EXPECT_EQ(with_slack(detail::never, 1000), detail::never);
+  EXPECT_EQ(with_slack(detail::never - 10, 1000), detail::never - 10);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 100'000; ++i) {
+    const auto when = static_cast<std::int64_t>(random() >> (2 + random() % 60)) + 1;
+    const auto slack = static_cast<std::int64_t>(random() >> (2 + random() % 60));
+    const auto t = with_slack(when, slack);
+    ASSERT_GE(t, when);
+    ASSERT_LE(t - when, slack);
+  }
+}
+
+class slack : public testing::TestWithParam<engine_traits> {
+ protected:
+  /// How often time jumps for a thousand timers that are due in the same second.
+  static std::uint64_t wakeups(std::chrono::nanoseconds allowed, bool by_reset) {
+    simulation sim({.engine = GetParam().engine});
+    const auto begin = sim.now();
+    std::vector<timer> timers;
+    int fired = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const auto d = i * 1ms + i * 17us;
+      const auto check = [&, d] {
+        ++fired;
+        EXPECT_GE(sim.now() - begin, d) << "early";
+        EXPECT_LE(sim.now() - begin, d + allowed + GetParam().tick) << "late";
+      };
+      if (by_reset) {
+        timers.push_back(after_func(1h, check));
+        EXPECT_TRUE(timers.back().reset(d, allowed));
+      } else {
+        timers.push_back(after_func(d, check, {.slack = allowed}));
+      }
+    }
+    const std::uint64_t before = sim.jumps();
+    sim.run_for(2s);
+    EXPECT_EQ(fired, 1000);
+    return sim.jumps() - before;
+  }
+};
+
+TEST_P(slack, lets_timers_share_their_wake_ups) {
+  if (GetParam().tick == 0ns) {
+    EXPECT_GE(wakeups(0ns, false), 1000U);
+  }
+  // Within 10 ms there is always a multiple of 8.4 ms: 121 of them in 1.017 s, and the end.
+  EXPECT_LE(wakeups(10ms, false), 123U);
+  EXPECT_LE(wakeups(100ms, false), 17U);
+}
+
+TEST_P(slack, can_be_given_with_a_reset) { EXPECT_LE(wakeups(10ms, true), 123U); }
+
+TEST_P(slack, is_for_channel_timers_too) {
+  simulation sim({.engine = GetParam().engine});
+  const auto begin = sim.now();
+  timer t(1001ms, {.slack = 100ms});
+  const auto at = t.c().recv();
+  ASSERT_TRUE(at);
+  EXPECT_GE(*at - begin, 1001ms);
+  EXPECT_LE(*at - begin, 1101ms + GetParam().tick);
+}
+
+INSTANTIATE_TEST_SUITE_P(engines, slack, testing::ValuesIn(engines),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+}  // namespace
+}  // namespace verge::test
