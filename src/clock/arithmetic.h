@@ -45,9 +45,9 @@ constexpr std::int64_t when_after(std::int64_t now, std::int64_t d) noexcept {
   return as_time(d > 0 ? saturating_add(now, d) : now);
 }
 
-/// When a timer fires that is due at `when` and may be late by `slack`: the roundest time, in binary,
-/// that is in between. So timers with slack meet at the same moments, the more the more slack they
-/// have, without knowing of each other.
+/// When a timer fires that is due at `when` and may be late by `slack`: the roundest time, in
+/// binary, that is in between. So timers with slack meet at the same moments, the more the more
+/// slack they have, without knowing of each other.
 constexpr std::int64_t with_slack(std::int64_t when, std::int64_t slack) noexcept {
   if (slack <= 0) return when;
   const std::int64_t latest = saturating_add(when, slack);
