@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -35,7 +36,11 @@ namespace verge {
 
 /// How timers are kept, see docs/engines.md.
 enum class engine : std::uint8_t {
+  global_heap,     ///< one heap, one lock, one timer thread: Go up to 1.9
+  sharded_heap,    ///< sixty-four of them: Go 1.10 to 1.13
   processor_heap,  ///< a heap per processor, the ten-state machine: Go 1.14 to 1.22
+  simple_wheel,    ///< a ring of buckets with a tick and a span
+  timing_wheel,    ///< wheels of wheels with a delay queue: Kafka's
   hybrid,          ///< a wheel and a small heap per processor, stopped and put off without a lock
 };
 
@@ -45,10 +50,20 @@ std::string_view name_of(engine e) noexcept;
 /// The engine of that name. Throws std::invalid_argument with the list of those there are.
 engine engine_named(std::string_view name);
 
+/// The shape of a wheel, for the two engines that are one. 0 is the engine's default: 65,536 ticks
+/// of 1 ms for the simple wheel, 20 of 1 ms for the timing wheel, as Kafka has it. Timers fire at
+/// the first tick that is not before their time. Ticks are from 1 us to 1 h, buckets from 2 to
+/// 2^24.
+struct wheel_options {
+  std::chrono::nanoseconds tick{0};
+  std::size_t size{0};
+};
+
 struct runtime_options {
   /// How many tasks run at the same time, 1 to 256; 0 is one per core.
   unsigned processors{0};
   verge::engine engine{verge::engine::processor_heap};
+  wheel_options wheel{};
   /// Takes exceptions out of callbacks and detached tasks, on the thread where they come up. The
   /// default prints what it can about it and terminates the program.
   std::function<void(std::exception_ptr)> on_exception{};

@@ -46,6 +46,7 @@ class deadlock : public std::runtime_error {
 struct simulation_options {
   std::uint64_t seed{1};
   verge::engine engine{verge::engine::processor_heap};
+  wheel_options wheel{};
   /// Where time begins.
   clock::time_point start{std::chrono::hours(1)};
   /// Takes exceptions out of callbacks and detached tasks, as a runtime's does.

@@ -54,7 +54,8 @@ class timeout_action {
   bool start(waiter& w) noexcept {
     if (!inner_.start(w)) return false;
     if (limit_.start(w, by_limit)) return limited_ = true;
-    // The time is up as it begins - unless what is waited for was faster, and wakes us.
+    // The time is up as it begins, or the limit cannot be kept - unless what is waited for was
+    // faster, and wakes us.
     expired_ = w.claim(by_limit);
     return !expired_;
   }
@@ -66,6 +67,7 @@ class timeout_action {
     if (limited_) limit_.withdraw();
     if (expired_ || winner == by_limit) {
       inner_.withdraw();
+      limit_.finish(winner);  // throws if it was not the time that ended it
       throw_timed_out();
     }
     return inner_.finish(winner);

@@ -6,13 +6,23 @@
 
 #include <engine/hybrid.h>
 #include <engine/processor_heap.h>
+#include <engine/threaded_engine.h>
 #include <sched/runtime_core.h>
 
 namespace verge {
 
 namespace {
 
-constexpr std::array all{engine::processor_heap, engine::hybrid};
+constexpr std::array all{engine::global_heap,  engine::sharded_heap, engine::processor_heap,
+                         engine::simple_wheel, engine::timing_wheel, engine::hybrid};
+
+/// What was asked for, or the default where nothing was.
+detail::wheel_shape shape_of(wheel_options asked, detail::wheel_shape standard) noexcept {
+  return {.tick = asked.tick.count() == 0 ? standard.tick : asked.tick.count(),
+          .size = asked.size == 0 ? standard.size : asked.size};
+}
+
+constexpr std::int64_t ms = 1'000'000;
 
 }  // namespace
 
@@ -20,8 +30,16 @@ std::span<const engine> engines() noexcept { return all; }
 
 std::string_view name_of(engine e) noexcept {
   switch (e) {
+    case engine::global_heap:
+      return "global_heap";
+    case engine::sharded_heap:
+      return "sharded_heap";
     case engine::processor_heap:
       return "processor_heap";
+    case engine::simple_wheel:
+      return "simple_wheel";
+    case engine::timing_wheel:
+      return "timing_wheel";
     case engine::hybrid:
       return "hybrid";
   }
@@ -38,10 +56,20 @@ engine engine_named(std::string_view name) {
                               "'; there are: " + known);
 }
 
-std::unique_ptr<detail::engine> detail::make_engine(verge::engine which, engine_host& host) {
+std::unique_ptr<detail::engine> detail::make_engine(verge::engine which, wheel_options wheel,
+                                                    engine_host& host) {
   switch (which) {
+    case verge::engine::global_heap:
+      return std::make_unique<global_heap>(host);
+    case verge::engine::sharded_heap:
+      return std::make_unique<sharded_heap>(host);
     case verge::engine::processor_heap:
       return std::make_unique<processor_heap>(host);
+    case verge::engine::simple_wheel:
+      return std::make_unique<simple_wheel_engine>(host,
+                                                   shape_of(wheel, {.tick = ms, .size = 65'536}));
+    case verge::engine::timing_wheel:
+      return std::make_unique<timing_wheel_engine>(host, shape_of(wheel, {.tick = ms, .size = 20}));
     case verge::engine::hybrid:
       return std::make_unique<hybrid>(host);
   }

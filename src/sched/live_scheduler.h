@@ -88,6 +88,7 @@ class live_scheduler final : public scheduler, public engine_host {
   void leave_blocking() noexcept override;
 
   // engine_host
+  bool simulated() const noexcept override { return false; }
   std::int64_t cheap_now() noexcept override;
   unsigned home_processor() noexcept override;
   void wake_net_poller(std::int64_t when) noexcept override;
@@ -133,12 +134,14 @@ class live_scheduler final : public scheduler, public engine_host {
   worker* worker_with_processor() noexcept;
   void push_local(processor& p, runnable& r) noexcept;
   void push_global(ready_list&& list) noexcept;
+  void push_fired(runnable& r) noexcept;
+  runnable* pop_fired_locked() noexcept;
+  runnable* pop_global_locked() noexcept;
   void inject(ready_list&& list) noexcept;
   void wake_processor() noexcept;
 
   // workers.cc
   void start_worker(processor* p, bool spinning) noexcept;
-  static std::thread start_thread(std::function<void()> f);
   bool park(worker& w) noexcept;
   bool acquire_or_park(worker& w) noexcept;
   void stop_spinning(worker& w) noexcept;
@@ -175,6 +178,8 @@ class live_scheduler final : public scheduler, public engine_host {
   // --- Guarded by lock_.
   mutable std::mutex lock_;
   ready_list global_;
+  /// What threads that drive an engine have fired: taken before the rest, and by spare processors.
+  ready_list fired_;
   std::bitset<max_processors> idle_;
   worker* idle_workers_{nullptr};
   std::vector<std::unique_ptr<worker>> workers_;
@@ -185,7 +190,9 @@ class live_scheduler final : public scheduler, public engine_host {
   /// Processors that were ever made: [0, slots_). Their timers are looked at even when retired.
   std::atomic<unsigned> slots_{0};
   std::array<std::unique_ptr<processor>, max_processors> all_;
-  std::atomic<std::size_t> global_size_{0};
+  std::atomic<std::size_t> global_size_{0};  ///< of global_ and fired_
+  /// Since when something has been waiting in fired_; 0 while nothing does.
+  std::atomic<std::int64_t> fired_since_{0};
   std::atomic<unsigned> idle_count_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> monitor_asleep_{false};

@@ -27,7 +27,6 @@ constexpr std::int64_t long_run = 50'000;
 
 void live_scheduler::work(worker& w) noexcept {
   this_thread = {.current = this, .as_worker = &w, .running = nullptr};
-  set_timer_slack(1);
   while (w.held != nullptr || acquire_or_park(w)) {
     runnable* r = schedule(w);
     if (r == nullptr) {
@@ -103,10 +102,7 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
       if (stopping_.load(std::memory_order_relaxed)) return nullptr;
       if (p.retiring.load(std::memory_order_relaxed)) return nullptr;
       if (!is_spare(p)) {
-        if (runnable* r = global_.pop_front()) {
-          global_size_.store(global_.size(), std::memory_order_relaxed);
-          return r;
-        }
+        if (runnable* r = pop_global_locked()) return r;
       }
       give_up_locked(w);
     }
@@ -135,7 +131,10 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
 /// tasks: those may well be of the kind that the others are stuck in.
 runnable* live_scheduler::look_as_spare(processor& p) noexcept {
   run_overdue(p);
-  return take_local(p);
+  if (runnable* r = take_local(p)) return r;
+  if (fired_since_.load(std::memory_order_relaxed) == 0) return nullptr;
+  std::lock_guard held(lock_);
+  return pop_fired_locked();
 }
 
 /// All that is not the processor's own timers.
@@ -173,19 +172,19 @@ runnable* live_scheduler::take_local(processor& p) noexcept {
 
 runnable* live_scheduler::take_global(processor& p) noexcept {
   std::unique_lock held(lock_);
-  runnable* first = global_.pop_front();
+  runnable* first = pop_global_locked();
   if (first == nullptr) return nullptr;
   // A fair share of what is there, to come back for it less often, and no more than fits.
-  std::size_t share = global_.size() / processors();
+  std::size_t share = (global_.size() + fired_.size()) / processors();
   share = std::min<std::size_t>(share, run_queue::capacity / 2 - p.queue.size() / 2);
   for (; share > 0; --share) {
-    runnable* r = global_.pop_front();
+    runnable* r = pop_global_locked();
     if (!p.queue.push(*r)) {
       global_.push_back(*r);
       break;
     }
   }
-  global_size_.store(global_.size(), std::memory_order_relaxed);
+  global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
   return first;
 }
 

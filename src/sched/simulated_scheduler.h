@@ -75,6 +75,7 @@ class simulated_scheduler final : public scheduler, public engine_host {
   clockwork& timers() noexcept override { return *timers_; }
 
   // engine_host
+  bool simulated() const noexcept override { return true; }
   std::int64_t cheap_now() noexcept override { return now(); }
   unsigned home_processor() noexcept override { return 0; }
   void wake_net_poller(std::int64_t) noexcept override {}

@@ -31,7 +31,6 @@ constexpr std::int64_t stuck_after = 10 * ms;
 }  // namespace
 
 void live_scheduler::sysmon() noexcept {
-  set_timer_slack(1);
   std::int64_t sleep = shortest_sleep;
   int quiet = 0;
   std::int64_t idle_since = 0;
@@ -100,6 +99,13 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
       }
       mended = true;
     }
+  }
+
+  // What an engine's own thread has fired waits, and nobody comes to run it.
+  const std::int64_t fired = fired_since_.load(std::memory_order_relaxed);
+  if (fired != 0 && !idle && !moved && fired + stuck_after < now) {
+    bring_up_spare();
+    mended = true;
   }
 
   // Nobody has looked at the poller for long: everybody is busy.

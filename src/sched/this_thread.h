@@ -10,6 +10,7 @@ struct worker;
 struct thread_state {
   scheduler* current{nullptr};  ///< whose worker or simulated thread it is
   worker* as_worker{nullptr};   ///< it, as a worker of a live scheduler
+  bool drives_engine{false};    ///< it is an engine's own: what it makes ready are timers
   job* running{nullptr};        ///< the job it runs a piece of
 };
 

@@ -1,15 +1,13 @@
 // Workers, and which of them holds which processor.
 
-#include <csignal>
 #include <stdexcept>
 #include <string>
-
-#include <pthread.h>
 
 #include <clock/fast_clock.h>
 #include <clock/true_clock.h>
 #include <sched/fence.h>
 #include <sched/live_scheduler.h>
+#include <sched/runtime_thread.h>
 #include <sched/this_thread.h>
 #include <timer/clockwork.h>
 
@@ -40,23 +38,7 @@ void live_scheduler::start(clockwork& timers) {
   const unsigned n = processors();
   processors_.store(0, std::memory_order_relaxed);
   set_processors(n);
-  monitor_ = start_thread([this] { sysmon(); });
-}
-
-/// A thread that takes no signals: they are for the threads of the program.
-std::thread live_scheduler::start_thread(std::function<void()> f) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread t(std::move(f));
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return t;
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
+  monitor_ = start_runtime_thread([this] { sysmon(); });
 }
 
 void live_scheduler::stop() noexcept {
@@ -96,7 +78,7 @@ runnable* live_scheduler::take_leftover() noexcept {
     if (found == nullptr) found = p.queue.take_next();
     if (found == nullptr) found = p.queue.take();
   });
-  return found != nullptr ? found : global_.pop_front();
+  return found != nullptr ? found : pop_global_locked();
 }
 
 void live_scheduler::set_processors(unsigned n) {
@@ -145,7 +127,7 @@ void live_scheduler::retire(worker& w) noexcept {
   {
     std::lock_guard held(lock_);
     global_.append(std::move(all));
-    global_size_.store(global_.size(), std::memory_order_relaxed);
+    global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
     if (is_spare(p)) {
       give_up_locked(w);
     } else if (p.retiring.exchange(false, std::memory_order_relaxed)) {
@@ -226,7 +208,7 @@ void live_scheduler::start_worker(processor* p, bool spinning) noexcept {
     w->held = p;
     w->spinning = spinning;
     workers_.push_back(std::move(made));
-    w->thread = start_thread([this, w] { work(*w); });
+    w->thread = start_runtime_thread([this, w] { work(*w); });
     workers_started_.fetch_add(1, std::memory_order_relaxed);
   } catch (...) {
     // No thread to be had. The processor stays idle; the monitor tries again while there is work.

@@ -54,9 +54,10 @@ bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {
   event(*node_).subscribe(w);  // nobody else knows it yet
   try {
     clockwork::of(*node_).start(*node_, when_, 0);
-  } catch (const std::bad_alloc&) {
+  } catch (...) {
+    // No memory, or a delay that the engine does not take: finish() says so.
     event(*node_).unsubscribe(w);
-    out_of_memory_ = true;
+    error_ = std::current_exception();
     return false;
   }
   return true;
@@ -68,7 +69,7 @@ void sleep_action::withdraw() noexcept {
 }
 
 void sleep_action::finish(std::uint32_t /*winner*/) {
-  if (out_of_memory_) throw std::bad_alloc();
+  if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
 }  // namespace verge::detail

@@ -98,7 +98,8 @@ class walk {
 };
 
 TEST_P(conformance, L35_the_queues_are_in_order_after_every_step_of_a_random_walk) {
-  const int steps = scale(20'000, 2'000);
+  // To look at every bucket of a wheel takes a while.
+  const int steps = takes_any_delay() ? scale(20'000, 2'000) : scale(2'000, 200);
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     simulation sim(simulated(seed));
     auto& engine = sim.scheduler().timers().its_engine();

@@ -26,7 +26,11 @@ struct engine_traits {
 inline std::ostream& operator<<(std::ostream& out, const engine_traits& e) { return out << e.name; }
 
 inline constexpr engine_traits engines[] = {
+    {.name = "global_heap", .engine = verge::engine::global_heap},
+    {.name = "sharded_heap", .engine = verge::engine::sharded_heap},
     {.name = "processor_heap", .engine = verge::engine::processor_heap},
+    {.name = "simple_wheel", .engine = verge::engine::simple_wheel, .tick = 1ms, .span = 65s},
+    {.name = "timing_wheel", .engine = verge::engine::timing_wheel, .tick = 1ms},
     {.name = "hybrid", .engine = verge::engine::hybrid},
 };
 

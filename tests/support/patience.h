@@ -1,7 +1,7 @@
 // Waiting for something to become true, in tests that need real time.
 //
-// A test never sleeps "to be sure": it waits for a condition, as long as it takes, and gives up only
-// after a time that no working program needs, however busy the machine is.
+// A test never sleeps "to be sure": it waits for a condition, as long as it takes, and gives up
+// only after a time that no working program needs, however busy the machine is.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 
 #include <verge/detail/operation.h>
 #include <verge/detail/timer_node.h>
@@ -33,7 +34,7 @@ class sleep_action {
   timer_node* node_{nullptr};
   waiter* waiter_{nullptr};
   std::int64_t when_{0};
-  bool out_of_memory_{false};
+  std::exception_ptr error_;
 };
 
 class sleep_operation : public awaitable<sleep_operation> {

@@ -1,0 +1,229 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include <clock/arithmetic.h>
+#include <clock/fast_clock.h>
+#include <engine/engine.h>
+#include <sched/futex.h>
+#include <sched/runtime_thread.h>
+#include <sched/this_thread.h>
+#include <timer/clockwork.h>
+#include <verge/detail/lock.h>
+
+/// A queue of timers, the lock around it, and the thread that sleeps until the first of them is
+/// due: the driver of every engine that does not live in processors.
+///
+/// The thread only makes ready: what a timer does is run by the runtime, as a task of its own. It
+/// starts with the first timer. In simulated time there is no thread, and the simulation calls
+/// run_due itself.
+///
+/// Ground rules
+///  - `lock_` guards the queue and every node's part of it: on the queue or not, when, period.
+///    Nothing is fired, woken or freed while it is held.
+///  - `sleeps_until_` is what the thread last said, under the lock, that it would sleep until; who
+///    puts something earlier on the queue leaves the note. 0 while the thread is awake, and then it
+///    looks at the queue before it sleeps again.
+///  - The queue holds a reference on each node that waits on it. A one-shot that fires keeps it
+///    until it has fired; a periodic one, which stays on the queue, takes another for that time.
+namespace verge::detail {
+
+template <class Queue>
+class queue_thread {
+ public:
+  struct node : timer_node, Queue::hook {
+    queue_thread* on{nullptr};
+    std::int64_t period{0};
+  };
+
+  template <class... Args>
+  explicit queue_thread(engine_host& host, Args&&... args)
+      : host_(host), queue_(std::forward<Args>(args)...) {}
+  ~queue_thread() {
+    if (thread_.joinable()) stop();
+  }
+  queue_thread(const queue_thread&) = delete;
+  queue_thread& operator=(const queue_thread&) = delete;
+
+  /// Starts the thread. Throws std::logic_error if it runs, std::system_error if it cannot be had.
+  void start() {
+    std::lock_guard held(thread_lock_);
+    if (thread_.joinable()) {
+      throw std::logic_error("verge: this timer thread has been started already; stop it first");
+    }
+    stopping_.store(false, std::memory_order_relaxed);
+    thread_ = start_runtime_thread([this] { drive(); });
+    started_.store(true, std::memory_order_release);
+  }
+  /// Ends it. Timers that wait go on waiting. Throws std::logic_error if it does not run.
+  void stop() {
+    std::lock_guard held(thread_lock_);
+    if (!thread_.joinable()) {
+      throw std::logic_error("verge: this timer thread does not run; start it first");
+    }
+    stopping_.store(true, std::memory_order_release);
+    note_.leave();
+    thread_.join();
+    started_.store(false, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool running() const noexcept { return started_.load(std::memory_order_acquire); }
+
+  /// True if t was waiting here.
+  bool insert(node& t, std::int64_t when, std::int64_t period) {
+    if (!running() && !host_.simulated()) start_once();
+    bool waited = false;
+    bool earlier = false;
+    // The cheap time may be ahead of the true one, which decides what is due; this is not.
+    const std::int64_t now = as_time(host_.cheap_now() - fast_clock::max_ahead);
+    {
+      std::lock_guard held(lock_);
+      waited = Queue::waits(t);
+      const std::int64_t before = t.when;
+      if (waited) queue_.erase(t);
+      try {
+        queue_.insert(t, when, period, now);
+      } catch (...) {
+        // As it was: there is room for what was there a moment ago.
+        if (waited) queue_.insert(t, before, t.period, now);
+        throw;
+      }
+      t.period = period;
+      if (!waited) t.refs.fetch_add(1, std::memory_order_relaxed);
+      const std::int64_t until = sleeps_until_;
+      earlier = until != 0 && queue_.next() < until;
+      if (earlier) sleeps_until_ = 0;  // one note is enough
+    }
+    if (earlier) note_.leave();
+    return waited;
+  }
+
+  bool erase(node& t) noexcept {
+    std::lock_guard held(lock_);
+    if (!Queue::waits(t)) return false;
+    queue_.erase(t);
+    // Never the last one: whoever stops a timer has a reference.
+    t.refs.fetch_sub(1, std::memory_order_relaxed);
+    return true;
+  }
+
+  /// Fires what is due, at most `limit`. Returns how many that were.
+  unsigned run_due(std::int64_t now, unsigned limit) noexcept {
+    unsigned ran = 0;
+    for (; ran < limit; ++ran) {
+      node* t = nullptr;
+      {
+        std::lock_guard held(lock_);
+        t = static_cast<node*>(queue_.pop_due(now));
+        if (t == nullptr) break;
+        // Whoever starts a timer moves a wheel's hand as well, and may be ahead of our reading.
+        if (t->when > now) now = host_.now();
+        host_.timer_fired(t->when, now);
+        if (t->period > 0) repeat(*t, now);
+      }
+      t->does.load(std::memory_order_acquire)->fire(*t, now);
+      clockwork::of(*t).release(*t);
+    }
+    return ran;
+  }
+
+  /// When the first timer fires; 0 if there is none. For simulated time.
+  [[nodiscard]] std::int64_t next_exactly() const noexcept {
+    std::lock_guard held(lock_);
+    return queue_.next_exactly();
+  }
+  [[nodiscard]] std::size_t size() const noexcept {
+    std::lock_guard held(lock_);
+    return queue_.size();
+  }
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    std::lock_guard held(lock_);
+    return sizeof(*this) + queue_.bytes();
+  }
+  [[nodiscard]] std::string verify() const {
+    std::lock_guard held(lock_);
+    return queue_.verify();
+  }
+  /// How often the thread woke.
+  [[nodiscard]] std::uint64_t wakeups() const noexcept {
+    return wakeups_.load(std::memory_order_relaxed);
+  }
+
+  /// Ends the thread, and takes all timers off.
+  void drain() noexcept {
+    if (running()) stop();
+    for (;;) {
+      node* t = nullptr;
+      {
+        std::lock_guard held(lock_);
+        t = static_cast<node*>(queue_.pop_any());
+      }
+      if (t == nullptr) return;
+      clockwork::of(*t).release(*t);
+    }
+  }
+
+ private:
+  void start_once() {
+    try {
+      start();
+    } catch (const std::logic_error&) {
+      // Another thread was faster.
+    }
+  }
+
+  /// With the lock held: puts a periodic timer that is about to fire back on the queue.
+  void repeat(node& t, std::int64_t now) noexcept {
+    try {
+      queue_.insert(t, next_period(t.when, t.period, now), t.period, now);
+      t.refs.fetch_add(1, std::memory_order_relaxed);
+    } catch (...) {
+      // No memory for its place. It has fired for the last time, and somebody should know.
+      clockwork::of(t).home().unhandled(std::current_exception());
+    }
+  }
+
+  void drive() noexcept {
+    constexpr unsigned in_one_go = 256;
+    this_thread.drives_engine = true;
+    while (!stopping_.load(std::memory_order_acquire)) {
+      wakeups_.fetch_add(1, std::memory_order_relaxed);
+      const std::int64_t now = host_.now();
+      while (run_due(now, in_one_go) == in_one_go) {
+      }
+      std::int64_t until = 0;
+      {
+        std::lock_guard held(lock_);
+        until = queue_.next();
+        if (until == 0) until = INT64_MAX;
+        sleeps_until_ = until;
+      }
+      if (until == INT64_MAX) {
+        note_.wait();
+      } else {
+        note_.wait_until(until);
+      }
+      std::lock_guard held(lock_);
+      sleeps_until_ = 0;
+    }
+  }
+
+  engine_host& host_;
+  mutable short_lock lock_;
+  Queue queue_;
+  std::int64_t sleeps_until_{0};
+
+  note note_;
+  std::mutex thread_lock_;
+  std::thread thread_;
+  std::atomic<bool> started_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint64_t> wakeups_{0};
+};
+
+}  // namespace verge::detail

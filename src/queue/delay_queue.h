@@ -1,0 +1,60 @@
+// delay_queue: buckets by the time at which they expire.
+//
+// What keeps a timing wheel from ticking: whoever drives the wheel sleeps until the first bucket
+// here expires, however many empty ticks lie before it. A heap of buckets, of which there are few;
+// the timers in them are none of its business.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <queue/quad_heap.h>
+#include <queue/timer_list.h>
+
+namespace verge::detail {
+
+/// A bucket of a wheel: a list of timers that expire together.
+struct wheel_bucket : timer_list {
+  static constexpr std::size_t not_queued = SIZE_MAX;
+
+  std::int64_t expiry{0};
+  std::size_t index{not_queued};  ///< its place in the delay queue
+};
+
+class delay_queue {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
+  [[nodiscard]] std::int64_t first_expiry() const noexcept { return heap_.front().when; }
+  [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return heap_.bytes(); }
+
+  /// Makes room for so many buckets in all. Throws std::bad_alloc.
+  void reserve(std::size_t buckets) { heap_.reserve(buckets); }
+  /// Takes a bucket that is not queued. Throws std::bad_alloc.
+  void offer(wheel_bucket& b, std::int64_t expiry) {
+    heap_.push(expiry, &b);
+    b.expiry = expiry;
+  }
+  void remove(wheel_bucket& b) noexcept {
+    heap_.remove(b.index);
+    b.index = wheel_bucket::not_queued;
+  }
+  /// The first bucket if it has expired by `now`; it is off the queue then.
+  wheel_bucket* poll(std::int64_t now) noexcept {
+    if (heap_.empty() || heap_.front().when > now) return nullptr;
+    wheel_bucket* b = heap_.front().node;
+    heap_.pop();
+    b->index = wheel_bucket::not_queued;
+    return b;
+  }
+  [[nodiscard]] bool verify() const noexcept { return heap_.verify(); }
+
+ private:
+  struct place {
+    static void set(wheel_bucket& b, std::size_t i) noexcept { b.index = i; }
+    static std::size_t get(const wheel_bucket& b) noexcept { return b.index; }
+  };
+  quad_heap<wheel_bucket, place> heap_;
+};
+
+}  // namespace verge::detail

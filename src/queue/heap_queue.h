@@ -1,0 +1,67 @@
+// heap_queue: timers in a 4-ary heap, taken out exactly where they are.
+//
+// The queue of Go's timers up to 1.13: a timer knows its place in the heap, so that stopping it
+// removes it at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <queue/quad_heap.h>
+
+namespace verge::detail {
+
+class heap_queue {
+ public:
+  struct hook {
+    std::size_t index{nowhere};
+    std::int64_t when{0};
+  };
+
+  [[nodiscard]] static bool waits(const hook& t) noexcept { return t.index != nowhere; }
+  [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return heap_.bytes(); }
+
+  /// When there is something to do next; 0 if there is nothing.
+  [[nodiscard]] std::int64_t next() const noexcept {
+    return heap_.empty() ? 0 : heap_.front().when;
+  }
+  [[nodiscard]] std::int64_t next_exactly() const noexcept { return next(); }
+
+  /// Throws std::bad_alloc and has changed nothing then.
+  void insert(hook& t, std::int64_t when, std::int64_t /*period*/, std::int64_t /*now*/) {
+    heap_.push(when, &t);
+    t.when = when;
+  }
+  void erase(hook& t) noexcept {
+    heap_.remove(t.index);
+    t.index = nowhere;
+  }
+  /// The first timer if it is due; it is off the queue then.
+  hook* pop_due(std::int64_t now) noexcept {
+    if (heap_.empty() || heap_.front().when > now) return nullptr;
+    hook* t = heap_.front().node;
+    heap_.pop();
+    t->index = nowhere;
+    return t;
+  }
+  /// Any timer at all, off the queue.
+  hook* pop_any() noexcept { return pop_due(INT64_MAX); }
+
+  [[nodiscard]] std::string verify() const {
+    return heap_.verify() ? "" : "the heap is out of order, or a timer does not know its place";
+  }
+
+ private:
+  static constexpr std::size_t nowhere = SIZE_MAX;
+
+  struct place {
+    static void set(hook& t, std::size_t i) noexcept { t.index = i; }
+    static std::size_t get(const hook& t) noexcept { return t.index; }
+  };
+
+  quad_heap<hook, place> heap_;
+};
+
+}  // namespace verge::detail

@@ -1,0 +1,155 @@
+// simple_wheel: a ring of buckets, one per tick.
+//
+//      hand
+//       |
+//   [ ][*][ ][ ][ ][ ][ ]      a timer that is due 3 ticks from now is 3 buckets from the hand;
+//             |                 each tick the hand goes on by one and the bucket under it is due
+//            due
+//
+// Starting and stopping a timer is constant time: its bucket is a division away, and the bucket is
+// a doubly-linked list. The price is a span: a delay of more than size x tick has no bucket. A
+// naive wheel puts it in the bucket modulo size, where it fires a turn or more too early; this one
+// refuses it. And somebody has to come by at every tick while there is any timer, whether the
+// bucket is empty or not.
+//
+// A timer fires at the first tick that is not before its time: up to a tick late, never early.
+// It knows no thread and no clock; the owner locks and says what time it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <queue/timer_list.h>
+#include <queue/wheel_shape.h>
+
+namespace verge::detail {
+
+class simple_wheel {
+ public:
+  using hook = list_hook;
+
+  /// Throws std::invalid_argument for a tick or size that makes no wheel, and std::bad_alloc.
+  explicit simple_wheel(wheel_shape shape) : shape_(shape) {
+    check_shape("simple wheel", shape);
+    buckets_ = std::make_unique<timer_list[]>(ring_);
+  }
+
+  [[nodiscard]] static bool waits(const hook& t) noexcept { return t.list != nullptr; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return ring_ * sizeof(timer_list); }
+  /// The longest delay there is a bucket for.
+  [[nodiscard]] std::int64_t span() const noexcept {
+    return shape_.tick * static_cast<std::int64_t>(shape_.size);
+  }
+
+  /// The next tick, if there is any timer; 0 if there is none.
+  [[nodiscard]] std::int64_t next() const noexcept {
+    if (size_ == 0) return 0;
+    return due_.empty() ? (hand_ + 1) * shape_.tick : hand_ * shape_.tick;
+  }
+
+  /// The tick at which the first timer fires, found by looking at bucket after bucket; 0 if there is
+  /// none. For simulated time, where nobody need come by at empty ticks.
+  [[nodiscard]] std::int64_t next_exactly() const noexcept {
+    if (size_ == 0) return 0;
+    std::int64_t tick = hand_;
+    if (due_.empty()) {
+      do ++tick;
+      while (buckets_[static_cast<std::size_t>(tick) % ring_].empty());
+    }
+    return tick * shape_.tick;
+  }
+
+  /// `now` must not be ahead of the time by which pop_due is called, or timers would be early.
+  /// Throws std::invalid_argument, naming the span, for a time or a period that is beyond it.
+  void insert(hook& t, std::int64_t when, std::int64_t period, std::int64_t now) {
+    turn(now);
+    const std::int64_t tick = tick_at_or_after(when, shape_.tick);
+    // A tick more than the span: the time has been read a moment ago, and rounded down.
+    if (when - now > span() + shape_.tick) refuse(when - now);
+    // The next time is found when this one has come, and nobody could be told then.
+    if (period > span()) refuse(period);
+    t.when = when;
+    (tick > hand_ ? bucket(tick) : due_).push_back(t);
+    ++size_;
+  }
+
+  void erase(hook& t) noexcept {
+    t.list->remove(t);
+    --size_;
+  }
+
+  hook* pop_due(std::int64_t now) noexcept {
+    turn(now);
+    hook* t = due_.pop_front();
+    if (t != nullptr) --size_;
+    return t;
+  }
+
+  hook* pop_any() noexcept {
+    for (std::size_t i = 0; due_.empty() && i < ring_; ++i) move_to_due(buckets_[i]);
+    hook* t = due_.pop_front();
+    if (t != nullptr) --size_;
+    return t;
+  }
+
+  [[nodiscard]] std::string verify() const {
+    std::size_t n = 0;
+    if (!due_.verify(n)) return "the list of due timers is broken";
+    for (std::size_t i = 0; i < ring_; ++i) {
+      if (!buckets_[i].verify(n)) return "a bucket's list is broken";
+      for (const hook* t = buckets_[i].first(); t != nullptr; t = t->next) {
+        const std::int64_t tick = tick_at_or_after(t->when, shape_.tick);
+        if (tick > hand_ && static_cast<std::size_t>(tick) % ring_ != i) {
+          return "a timer is in a bucket that is not its own";
+        }
+      }
+    }
+    return n == size_ ? "" : "the number of timers is not what was counted";
+  }
+
+ private:
+  timer_list& bucket(std::int64_t tick) noexcept {
+    return buckets_[static_cast<std::size_t>(tick) % ring_];
+  }
+
+  void move_to_due(timer_list& from) noexcept {
+    while (hook* t = from.pop_front()) due_.push_back(*t);
+  }
+
+  /// Moves the hand to `now`. What it passes over is due.
+  void turn(std::int64_t now) noexcept {
+    const std::int64_t tick = now / shape_.tick;
+    if (size_ == 0) {
+      if (tick > hand_) hand_ = tick;
+      return;
+    }
+    // More than a whole turn passes over every bucket once.
+    if (tick - hand_ > static_cast<std::int64_t>(ring_)) {
+      hand_ = tick - static_cast<std::int64_t>(ring_);
+    }
+    while (hand_ < tick) move_to_due(bucket(++hand_));
+  }
+
+  [[noreturn]] void refuse(std::int64_t delay) const {
+    throw std::invalid_argument(
+        "verge: a delay of " + std::to_string(delay) +
+        " ns is beyond the span of the simple wheel, which is " + std::to_string(span()) + " ns (" +
+        std::to_string(shape_.size) + " ticks of " + std::to_string(shape_.tick) +
+        " ns); give it a longer tick or more buckets, or choose the timing wheel");
+  }
+
+  const wheel_shape shape_;
+  /// The span begins and ends between two ticks, so it touches one bucket more than its size; and
+  /// one for the tick that the hand is at, and one for the tick that is granted.
+  const std::size_t ring_ = shape_.size + 3;
+  std::unique_ptr<timer_list[]> buckets_;
+  timer_list due_;
+  std::int64_t hand_{0};  ///< the last tick that has come
+  std::size_t size_{0};   ///< timers, the due ones among them
+};
+
+}  // namespace verge::detail

@@ -1,0 +1,65 @@
+// timer_list: the doubly-linked list of timers that a bucket of a wheel is.
+//
+// Linked through the timers, so that putting one in and taking one out, from the middle as well, is
+// a few stores and allocates nothing. It knows no thread and no clock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace verge::detail {
+
+class timer_list;
+
+/// What a timer brings along to be on a list. A queue derives its hook from it.
+struct list_hook {
+  list_hook* prev{nullptr};
+  list_hook* next{nullptr};
+  timer_list* list{nullptr};  ///< the list it is on, or nullptr
+  std::int64_t when{0};       ///< when it is due
+};
+
+class timer_list {
+ public:
+  timer_list() noexcept = default;
+  timer_list(const timer_list&) = delete;
+  timer_list& operator=(const timer_list&) = delete;
+
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  [[nodiscard]] list_hook* first() const noexcept { return first_; }
+
+  void push_back(list_hook& t) noexcept {
+    t.prev = last_;
+    t.next = nullptr;
+    t.list = this;
+    (last_ == nullptr ? first_ : last_->next) = &t;
+    last_ = &t;
+  }
+
+  void remove(list_hook& t) noexcept {
+    (t.prev == nullptr ? first_ : t.prev->next) = t.next;
+    (t.next == nullptr ? last_ : t.next->prev) = t.prev;
+    t.list = nullptr;
+  }
+
+  list_hook* pop_front() noexcept {
+    list_hook* t = first_;
+    if (t != nullptr) remove(*t);
+    return t;
+  }
+
+  /// Whether links and owners fit each other; counts the timers into n.
+  [[nodiscard]] bool verify(std::size_t& n) const noexcept {
+    const list_hook* before = nullptr;
+    for (const list_hook* t = first_; t != nullptr; before = t, t = t->next, ++n) {
+      if (t->prev != before || t->list != this) return false;
+    }
+    return last_ == before;
+  }
+
+ private:
+  list_hook* first_{nullptr};
+  list_hook* last_{nullptr};
+};
+
+}  // namespace verge::detail

@@ -1,0 +1,24 @@
+// What a wheel is told: how long a tick is and how many buckets it has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace verge::detail {
+
+struct wheel_shape {
+  std::int64_t tick;  ///< nanoseconds
+  std::size_t size;   ///< buckets
+};
+
+/// Throws std::invalid_argument, saying which, unless the tick is at least 1 us and at most an hour
+/// and the size from 2 to 2^24.
+void check_shape(const char* wheel, wheel_shape shape);
+
+/// The number of the first tick that is not before `when`: a timer is never early.
+constexpr std::int64_t tick_at_or_after(std::int64_t when, std::int64_t tick) noexcept {
+  return when / tick + (when % tick != 0);
+}
+
+}  // namespace verge::detail
