@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <iterator>
 #include <optional>
@@ -71,8 +72,9 @@ class chan : public detail::chan_handle<T>,
  public:
   /// Makes a channel with room for `capacity` values. With none, sender and receiver meet.
   explicit chan(std::size_t capacity = 0) : detail::chan_handle<T>(capacity) {}
-  /// No channel.
-  explicit chan(std::nullptr_t) noexcept : detail::chan_handle<T>() {}
+  /// No channel: chan<T>(nullptr). A template, so that chan<T>(0) means a capacity.
+  template <std::same_as<std::nullptr_t> N>
+  explicit chan(N /*none*/) noexcept : detail::chan_handle<T>() {}
 };
 
 /// Receiving: `co_await recv(ch)` or `recv(ch).wait()`. Gives the next value, or nothing if the

@@ -177,6 +177,8 @@ class live_scheduler final : public scheduler, public engine_host {
 
   // --- Guarded by lock_.
   mutable std::mutex lock_;
+  /// All threads have ended. What comes now is not queued any more.
+  bool ended_{false};
   ready_list global_;
   /// What threads that drive an engine have fired: taken before the rest, and by spare processors.
   ready_list fired_;

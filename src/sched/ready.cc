@@ -20,9 +20,10 @@ void live_scheduler::ready(runnable& r) noexcept {
   if (this_thread.drives_engine) {
     push_fired(r);
   } else {
-    ready_list list;
-    list.push_back(r);
-    push_global(std::move(list));
+    std::lock_guard held(lock_);
+    if (ended_) return;  // r may be gone
+    global_.push_back(r);
+    global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
   }
   wake_processor();
 }

@@ -26,15 +26,15 @@ struct [[gnu::visibility("hidden")]] runtime_core {
 /// The default for exceptions that nobody takes.
 void print_and_terminate(const std::exception_ptr& e);
 
-/// After the scheduler has stopped: drops what is queued, takes the timers off their queues, ends
-/// the tasks that are suspended, and the clockwork.
+/// After the scheduler has stopped: takes the timers off their queues, so that nothing fires any
+/// more, drops what is queued, ends the tasks that are suspended, and the clockwork.
 template <class Scheduler>
 void end_timers_and_tasks(Scheduler& s, clockwork& timers) noexcept {
+  timers.its_engine().drain();
   while (runnable* r = s.take_leftover()) {
     // Callbacks that had fired and not begun. Whatever else is queued is part of a job.
     if (r->run == &run_callback) discard_callback(static_cast<timer_node&>(*r));
   }
-  timers.its_engine().drain();
   s.abandon_jobs();
   timers.end();
 }

@@ -1,10 +1,8 @@
 // The slow half of short_lock: spin, then sleep in the kernel.
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <verge/detail/lock.h>
+
+#include <sched/futex.h>
 
 namespace verge::detail {
 
@@ -23,11 +21,9 @@ void short_lock::lock_slowly() noexcept {
   // From here on the lock is taken as wanted, as we cannot know whether others sleep, too. The last
   // one to come through makes one system call too many, and nobody is ever forgotten.
   while (word_.exchange(is_wanted, std::memory_order_acquire) != is_free)
-    ::syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, is_wanted, nullptr, nullptr, 0);
+    futex_wait(word_, is_wanted);
 }
 
-void short_lock::wake_one() noexcept {
-  ::syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-}
+void short_lock::wake_one() noexcept { futex_wake(word_, 1); }
 
 }  // namespace verge::detail

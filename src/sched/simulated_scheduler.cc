@@ -197,6 +197,7 @@ bool simulated_scheduler::run_until(const std::function<bool()>& done) {
 
 void simulated_scheduler::ready(runnable& r) noexcept {
   std::lock_guard held(lock_);
+  if (stopping_) return;  // r may be gone
   ready_tasks_.push_back(&r);
 }
 
@@ -250,7 +251,7 @@ void simulated_scheduler::abandon_jobs() noexcept {
       std::lock_guard held(jobs_lock_);
       j = first_job_;
     }
-    if (j == nullptr) return;
+    if (j == nullptr) return wait_for_visitors();
     j->abandon(*j);
   }
 }

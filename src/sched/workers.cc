@@ -58,7 +58,10 @@ void live_scheduler::stop() noexcept {
         idle->parked.leave();
       }
       idle_workers_ = nullptr;
-      if (workers_.empty()) return;
+      if (workers_.empty()) {
+        ended_ = true;
+        return;
+      }
       w = std::move(workers_.back());
       workers_.pop_back();
     }
@@ -387,6 +390,7 @@ void live_scheduler::abandon_jobs() noexcept {
       j->abandon(*j);  // ends the job, which takes it off the list
     }
   }
+  wait_for_visitors();
 }
 
 void live_scheduler::unhandled(std::exception_ptr e) noexcept { handler_(std::move(e)); }

@@ -48,8 +48,8 @@ struct job {
 
   /// Destroys a task that is suspended or has yet to begin, when its runtime ends: its frames go,
   /// whoever joins it gets `cancelled`, and job_ended() is called for it. Nothing of the task may
-  /// be running, or ready, or about to be made ready. nullptr while the task is a callable that
-  /// runs.
+  /// be running, and what is ready of it must have been taken off its queue; others may be about to
+  /// make it ready, see scheduler::visit. nullptr while the task is a callable that runs.
   void (*abandon)(job&) noexcept {nullptr};
 
   /// The scheduler's list of live jobs, and which of them this was to begin.
@@ -109,8 +109,41 @@ class scheduler {
   /// Takes an exception that nobody else will: out of a callback, or out of a detached task.
   virtual void unhandled(std::exception_ptr) noexcept = 0;
 
+  /// Held by whoever wakes a coroutine, from before it is woken until it has been made ready. A
+  /// thread that is not the scheduler's own could otherwise find that the scheduler has ended
+  /// meanwhile, and has gone.
+  class visit {
+   public:
+    explicit visit(scheduler& s) noexcept : to_(s), foreign_(current_scheduler() != &s) {
+      // Published by what wakes the coroutine.
+      if (foreign_) to_.visitors_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~visit() {
+      if (foreign_) to_.visitors_.fetch_sub(1, std::memory_order_release);
+    }
+    visit(const visit&) = delete;
+    visit& operator=(const visit&) = delete;
+
+    scheduler& to() const noexcept { return to_; }
+
+   private:
+    scheduler& to_;
+    const bool foreign_;
+  };
+
  protected:
   ~scheduler() = default;
+
+  /// The last thing in the end of a scheduler, after every job is abandoned: nobody comes any more,
+  /// but some may still be on their way out. From when the first job is abandoned, ready() and its
+  /// like must not touch what a foreign thread makes ready: it may be gone.
+  void wait_for_visitors() const noexcept {
+    backoff patience;
+    while (visitors_.load(std::memory_order_acquire) != 0) patience.wait();
+  }
+
+ private:
+  std::atomic<std::uint32_t> visitors_{0};
 };
 
 /// A coroutine that waits. It lives in the awaiter, and so in the coroutine's frame.
@@ -158,8 +191,9 @@ class coroutine_waiter : public waiter, public runnable {
 
   static void wake_coroutine(waiter& w) noexcept {
     auto& self = static_cast<coroutine_waiter&>(w);
+    const scheduler::visit visit(*self.scheduler_);
     if (self.phase_.exchange(woken, std::memory_order_acq_rel) == parked)
-      self.scheduler_->ready_next(self);
+      visit.to().ready_next(self);
   }
   static void resume_coroutine(runnable& r) noexcept {
     auto& self = static_cast<coroutine_waiter&>(r);

@@ -191,7 +191,7 @@ class [[nodiscard("co_await it, or call wait()")]] select_operation
 
     template <std::size_t... I>
     std::span<select_arm*> point_to_arms(std::index_sequence<I...>) noexcept {
-      std::size_t n = 0;
+      [[maybe_unused]] std::size_t n = 0;
       (point_to(std::get<I>(arms_), n), ...);
       return {pointers_.data(), channels};
     }

@@ -70,6 +70,8 @@ auto spawn(scheduler& s, F&& f, Args&&... args) {
     if (!f) throw_no_task();
     return launch<spawned_task<value, given_task<value>>>(s, given_task<value>(std::forward<F>(f)));
   } else {
+    static_assert(std::invocable<work, std::decay_t<Args>...>,
+                  "go(f, args...) runs a task, or something that can be called with the arguments");
     using call = bound_call<work, std::decay_t<Args>...>;
     using value = std::invoke_result_t<work, std::decay_t<Args>...>;
     call c(std::in_place, std::forward<F>(f), std::forward<Args>(args)...);

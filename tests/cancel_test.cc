@@ -1,0 +1,426 @@
+// Cancellation: a task that waits stops waiting, whatever it waits for, and nothing gets lost.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <verge/chan.h>
+#include <verge/runtime.h>
+#include <verge/select.h>
+#include <verge/simulation.h>
+#include <verge/task.h>
+#include <verge/time.h>
+#include "support/scale.h"
+#include "support/stepper.h"
+#include "support/token.h"
+
+namespace {
+
+using namespace verge;
+using namespace std::chrono_literals;
+using test::stepper;
+using test::token;
+
+// ---- What can be cancelled ----------------------------------------------------------------------
+
+TEST(cancelled_task, stops_receiving) {
+  stepper s;
+  chan<int> ch;
+  auto h = go([&]() -> task<void> { co_await verge::recv(ch); });
+  s.run();
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  EXPECT_FALSE(ch.try_send(1)) << "it still waits";
+}
+
+TEST(cancelled_task, stops_sending_and_its_value_goes) {
+  stepper s;
+  chan<token> ch;
+  auto h = go([&]() -> task<void> { co_await verge::send(ch, token()); });
+  s.run();
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  EXPECT_FALSE(ch.try_recv().has_value()) << "it still waits";
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(cancelled_task, stops_selecting) {
+  stepper s;
+  chan<int> a;
+  chan<int> b;
+  auto h = go([&]() -> task<void> { co_await verge::select(verge::recv(a), verge::send(b, 1)); });
+  s.run();
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  EXPECT_FALSE(a.try_send(1)) << "it still waits";
+  EXPECT_FALSE(b.try_recv()) << "it still waits";
+}
+
+TEST(cancelled_task, stops_joining_and_leaves_the_other_task_alone) {
+  stepper s;
+  chan<int> ch;
+  auto child = go([&]() -> task<int> { co_return *co_await verge::recv(ch); });
+  auto h = go([&]() -> task<void> { co_await child; });
+  s.run();
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  EXPECT_FALSE(child.done());
+  ch.send(5);
+  EXPECT_EQ(child.join(), 5) << "the handle can still be joined";
+}
+
+TEST(cancelled_task, stops_sleeping) {
+  simulation sim;
+  auto h = go([]() -> task<void> { co_await verge::sleep(24h); });
+  const auto start = sim.now();
+  verge::sleep(1s).wait();
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  EXPECT_EQ(sim.now() - start, 1s);
+}
+
+TEST(cancelled_task, stops_waiting_on_a_thread) {
+  runtime rt({.processors = 2});
+  chan<int> ch;
+  chan<int> begun;
+  auto h = rt.spawn([&] {
+    begun.send(1);
+    ch.recv();
+  });
+  begun.recv();
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+}
+
+TEST(cancelled_task, is_cancelled_however_deep_it_waits) {
+  stepper s;
+  chan<int> ch;
+  bool unwound = false;
+  auto inner = [&]() -> task<void> {
+    token local;
+    try {
+      co_await verge::recv(ch);
+    } catch (const cancelled&) {
+      unwound = true;
+      throw;
+    }
+  };
+  auto middle = [&]() -> task<void> {
+    token local;
+    co_await inner();
+  };
+  auto h = go([&]() -> task<void> { co_await middle(); });
+  s.run();
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  EXPECT_TRUE(unwound);
+  EXPECT_EQ(token::alive(), 0);
+}
+
+// ---- When ---------------------------------------------------------------------------------------
+
+TEST(cancelled_task, does_not_begin_if_it_has_not) {
+  stepper s;
+  bool begun = false;
+  auto h = go([&, t = token()]() -> task<void> {
+    begun = true;
+    co_return;
+  });
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  EXPECT_FALSE(begun);
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(cancelled_task, stays_cancelled) {
+  stepper s;
+  chan<int> ready(10);
+  chan<int> never;
+  int thrown = 0;
+  auto h = go([&]() -> task<void> {
+    const auto try_it = [&](auto make) -> task<void> {
+      try {
+        co_await make();
+      } catch (const cancelled&) {
+        ++thrown;
+      }
+    };
+    EXPECT_FALSE(is_cancelled());
+    co_await try_it([&] { return verge::recv(never); });
+    EXPECT_TRUE(is_cancelled());
+    co_await try_it([&] { return verge::recv(never); });
+    co_await try_it([&] { return verge::send(ready, 1); });
+    co_await try_it([&] { return verge::select(verge::recv(ready), otherwise()); });
+    co_await try_it([&] { return verge::yield(); });
+    try {
+      ready.send(1);
+    } catch (const cancelled&) {
+      ++thrown;
+    }
+    try {
+      verge::yield().wait();
+    } catch (const cancelled&) {
+      ++thrown;
+    }
+    EXPECT_TRUE(ready.try_send(1)) << "what never waits is not affected";
+  });
+  s.run();
+  h.cancel();
+  h.join();
+  EXPECT_EQ(thrown, 7);
+  EXPECT_EQ(ready.size(), 1u);
+}
+
+TEST(cancelled_task, gets_what_it_waited_for_if_that_was_first) {
+  stepper s;
+  chan<int> ch;
+  auto h = go([&]() -> task<int> {
+    const int got = *co_await verge::recv(ch);
+    EXPECT_TRUE(is_cancelled());
+    co_return got;
+  });
+  s.run();
+  ASSERT_TRUE(ch.try_send(7));
+  h.cancel();  // too late for this wait
+  EXPECT_EQ(h.join(), 7);
+}
+
+TEST(cancel, may_be_called_again_after_the_end_and_on_an_empty_handle) {
+  stepper s;
+  auto h = go([] { return 1; });
+  h.cancel();
+  h.cancel();
+  s.run();
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  h.cancel();
+  join_handle<int>().cancel();
+  auto other = go([] { return 2; });
+  s.run();
+  other.cancel();
+  EXPECT_EQ(other.join(), 2) << "it had ended before";
+}
+
+TEST(cancelled_task, may_cancel_itself_through_its_handle) {
+  stepper s;
+  chan<int> ch(1);
+  join_handle<void> h;
+  h = go([&]() -> task<void> {
+    h.cancel();
+    co_await verge::send(ch, 1);
+  });
+  EXPECT_THROW(h.join(), cancelled);
+}
+
+TEST(cancelled_task, that_nobody_joins_tells_nobody) {
+  stepper s;
+  chan<int> ch;
+  auto h = go([&]() -> task<void> { co_await verge::recv(ch); });
+  s.run();
+  h.cancel();
+  h.detach();
+  s.run();
+  EXPECT_TRUE(s.take_unhandled().empty());
+}
+
+// Waits for a task that may have been cancelled before it began.
+void end_of(join_handle<void>& h) {
+  try {
+    h.join();
+  } catch (const cancelled&) {
+  }
+}
+
+// ---- Races --------------------------------------------------------------------------------------
+
+// Tasks wait for one value each while others send, close and cancel from other threads: each ends,
+// and whatever was sent was received by a task that says so or is still in the channel.
+TEST(cancellation_in_a_crowd, loses_no_value) {
+  const int rounds = test::scale(3'000, 300);
+  const int tasks = 8;
+  runtime rt({.processors = 2});
+  for (int round = 0; round < rounds; ++round) {
+    chan<token> ch(static_cast<std::size_t>(round % 3));
+    chan<int> other;
+    std::atomic<int> received{0};
+    std::vector<join_handle<void>> handles;
+    for (int i = 0; i < tasks; ++i) {
+      handles.push_back(rt.spawn([&, i]() -> task<void> {
+        try {
+          if (i % 2 == 0) {
+            if ((co_await verge::recv(ch)).has_value()) received.fetch_add(1);
+          } else {
+            std::optional<token> v;
+            co_await verge::select(verge::recv(other), verge::recv(ch, v));
+            if (v.has_value()) received.fetch_add(1);
+          }
+        } catch (const cancelled&) {
+          EXPECT_TRUE(is_cancelled());
+        }
+      }));
+    }
+    int sent = 0;
+    std::thread sending([&] {
+      for (int i = 0; i < tasks; ++i)
+        if (ch.try_send(token(i))) ++sent;
+    });
+    std::thread cancelling([&] {
+      for (int i = 0; i < tasks; i += 1 + round % 2) handles[static_cast<std::size_t>(i)].cancel();
+    });
+    sending.join();
+    cancelling.join();
+    ch.close();
+    for (auto& h : handles) end_of(h);
+    int left = 0;
+    while (ch.try_recv()) ++left;
+    ASSERT_EQ(received + left, sent) << "in round " << round;
+  }
+  EXPECT_EQ(token::alive(), 0);
+}
+
+// The same for tasks that wait to send: a value was either received, or its sender was told.
+TEST(cancellation_in_a_crowd, sends_exactly_what_it_says_it_sent) {
+  const int rounds = test::scale(3'000, 300);
+  const int tasks = 8;
+  runtime rt({.processors = 2});
+  for (int round = 0; round < rounds; ++round) {
+    chan<token> ch(static_cast<std::size_t>(round % 2));
+    chan<token> other;
+    std::atomic<int> sent{0};
+    std::vector<join_handle<void>> handles;
+    for (int i = 0; i < tasks; ++i) {
+      handles.push_back(rt.spawn([&, i]() -> task<void> {
+        if (i % 2 == 0) {
+          co_await verge::send(ch, token(i));
+        } else {
+          co_await verge::select(verge::send(ch, token(i)), verge::recv(other));
+        }
+        sent.fetch_add(1);
+      }));
+    }
+    int received = 0;
+    std::thread receiving([&] {
+      for (int i = 0; i < tasks; ++i)
+        if (ch.try_recv()) ++received;
+    });
+    std::thread cancelling([&] {
+      for (auto& h : handles) h.cancel();
+    });
+    receiving.join();
+    cancelling.join();
+    for (auto& h : handles) end_of(h);
+    while (ch.try_recv()) ++received;
+    ASSERT_EQ(received, sent) << "in round " << round;
+  }
+  EXPECT_EQ(token::alive(), 0);
+}
+
+// A canceller must never touch a waiter whose owner has gone on, also if that one waits again, and
+// again, at the same place in memory.
+TEST(cancellation_in_a_crowd, meets_tasks_that_wait_all_the_time) {
+  const int rounds = test::scale(2'000, 200);
+  runtime rt({.processors = 2});
+  for (int round = 0; round < rounds; ++round) {
+    chan<int> ping;
+    chan<int> pong;
+    auto left = rt.spawn([&]() -> task<void> {
+      for (int i = 0;; ++i) {
+        co_await verge::send(ping, i);
+        co_await verge::recv(pong);
+      }
+    });
+    auto right = rt.spawn([&]() -> task<void> {
+      for (;;) {
+        co_await verge::select(verge::recv(ping), verge::recv(pong));
+        co_await verge::select(verge::send(pong, 1), verge::send(ping, 1));
+        co_await verge::yield();
+      }
+    });
+    for (int i = 0; i < round % 50; ++i) verge::yield().wait();
+    std::thread second([&] { right.cancel(); });
+    left.cancel();
+    second.join();
+    end_of(left);
+    end_of(right);
+  }
+}
+
+// Joining races with the end of the task that is joined, and with the cancelling of both.
+TEST(cancellation_in_a_crowd, meets_tasks_that_join) {
+  const int rounds = test::scale(5'000, 500);
+  runtime rt({.processors = 2});
+  int ended = 0;
+  for (int round = 0; round < rounds; ++round) {
+    chan<int> ch;
+    auto child = rt.spawn([&]() -> task<int> { co_return (co_await verge::recv(ch)).value_or(0); });
+    auto parent = rt.spawn([&]() -> task<void> { co_await child; });
+    std::thread closing([&] { ch.close(); });
+    std::thread cancelling([&] { child.cancel(); });
+    parent.cancel();
+    closing.join();
+    cancelling.join();
+    end_of(parent);
+    if (!child) continue;  // the parent has joined it
+    try {
+      child.join();
+      ++ended;
+    } catch (const cancelled&) {
+    }
+  }
+  EXPECT_LE(ended, rounds);
+}
+
+// A runtime that ends destroys what waits, and nobody finds it on a channel afterwards.
+TEST(runtime_that_ends, takes_its_tasks_off_channels_that_others_use) {
+  const int rounds = test::scale(300, 30);
+  for (int round = 0; round < rounds; ++round) {
+    chan<token> ch(1);
+    {
+      runtime rt({.processors = 2});
+      for (int i = 0; i < 10; ++i)
+        rt.spawn([&]() -> task<void> {
+          for (;;) co_await verge::recv(ch);
+        });
+      for (int i = 0; i < 20; ++i) ch.send(token(i));
+    }
+    while (ch.try_send(token())) {
+    }
+    EXPECT_EQ(ch.size(), 1u) << "a task that is gone has taken something";
+  }
+  EXPECT_EQ(token::alive(), 0);
+}
+
+// Threads that it does not know are in the middle of waking its tasks when it ends.
+TEST(runtime_that_ends, may_do_so_while_others_send_to_its_tasks) {
+  const int rounds = test::scale(300, 50);
+  for (int round = 0; round < rounds; ++round) {
+    chan<int> ch;
+    std::atomic<bool> stop{false};
+    auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
+    for (int i = 0; i < 3; ++i)
+      rt->spawn([&]() -> task<void> {
+        for (;;) co_await verge::recv(ch);
+      });
+    std::vector<std::thread> senders;
+    for (int i = 0; i < 2; ++i)
+      senders.emplace_back([&] {
+        while (!stop.load()) static_cast<void>(ch.try_send(1));
+      });
+    ch.send(1);
+    rt.reset();
+    stop.store(true);
+    for (auto& t : senders) t.join();
+  }
+}
+
+}  // namespace
