@@ -22,7 +22,7 @@ class engine_host {
  public:
   /// Whether time is simulated: then nobody sleeps, the engine starts no threads, and all is driven
   /// through check_timers(0).
-  virtual bool simulated() const noexcept = 0;
+  virtual bool simulated() const noexcept { return false; }
   /// The time that decides whether a timer is due.
   virtual std::int64_t now() noexcept = 0;
   /// A time that is cheaper to read, never before now(), and ahead of it by no more than 1 us.

@@ -82,7 +82,7 @@ runtime_core::runtime_core(runtime_options& options)
     : scheduler(wanted_processors(options.processors),
                 options.on_exception ? std::move(options.on_exception) : print_and_terminate,
                 poller::wait_method::automatic),
-      timers(new clockwork(make_engine(options.engine, options.wheel, scheduler), scheduler,
+      timers(new clockwork(make_engine(options.engine, scheduler, options.wheel), scheduler,
                            scheduler)) {
   try {
     scheduler.start(*timers);

@@ -40,7 +40,7 @@ void end_timers_and_tasks(Scheduler& s, clockwork& timers) noexcept {
 }
 
 /// The engine of that name.
-std::unique_ptr<detail::engine> make_engine(verge::engine which, wheel_options wheel,
-                                            engine_host& host);
+std::unique_ptr<detail::engine> make_engine(verge::engine which, engine_host& host,
+                                            wheel_options wheel = {});
 
 }  // namespace verge::detail

@@ -18,7 +18,7 @@ class simulation::implementation {
       : scheduler(
             options.seed, options.start.time_since_epoch().count(),
             options.on_exception ? std::move(options.on_exception) : detail::print_and_terminate),
-        timers(new detail::clockwork(detail::make_engine(options.engine, options.wheel, scheduler),
+        timers(new detail::clockwork(detail::make_engine(options.engine, scheduler, options.wheel),
                                      scheduler, scheduler)) {
     scheduler.start(*timers);
     scheduler.enter();
