@@ -120,6 +120,7 @@ class live_scheduler final : public scheduler, public engine_host {
   runnable* steal(worker& w) noexcept;
   bool steal_timers(processor& mine, unsigned victim) noexcept;
   void run_overdue(processor& mine) noexcept;
+  runnable* rescue(processor& p) noexcept;
   runnable* poll_without_blocking(worker& w) noexcept;
   runnable* block_in_poller(worker& w) noexcept;
   timer_check check_timers(processor& holder, unsigned p) noexcept;
@@ -159,7 +160,11 @@ class live_scheduler final : public scheduler, public engine_host {
   void sysmon() noexcept;
   bool sysmon_look(std::int64_t now) noexcept;
   void sysmon_deep_sleep() noexcept;
-  bool anybody_moved() noexcept;
+  struct processor_look {
+    bool moved;        ///< one has looked for something to run since the monitor last asked
+    bool left_behind;  ///< one has not for long, though something waits in its queue
+  };
+  processor_look look_at_processors(std::int64_t now) noexcept;
   processor* take_spare_locked() noexcept;
   void bring_up_spare() noexcept;
   static bool is_spare(const processor& p) noexcept { return p.id >= max_processors; }
@@ -214,13 +219,15 @@ class live_scheduler final : public scheduler, public engine_host {
   std::atomic<unsigned> spares_made_{0};
   /// All processors were stuck when the monitor last looked; cleared by the first that moves.
   std::atomic<bool> stuck_{false};
-  /// The monitor has seen a timer overdue whose processor does not come round to it: whoever
-  /// schedules next looks at all of them.
-  std::atomic<bool> overdue_{false};
+  /// The monitor has seen a timer that is overdue, or something that waits to run, whose processor
+  /// does not come round to it: whoever schedules next does.
+  std::atomic<bool> left_behind_{false};
   /// Raised by every look of a processor that is no spare, while stuck_.
   std::atomic<std::uint32_t> returns_{0};
   /// The monitor's: how far the processors, then the spare ones, were when it last looked.
   std::array<std::uint32_t, max_processors + max_spares> monitor_ticks_{};
+  /// The monitor's: when each of them was last seen to move, or to have nothing that waits.
+  std::array<std::int64_t, max_processors + max_spares> well_at_{};
 
   std::thread monitor_;
   note monitor_note_;

@@ -7,6 +7,7 @@
 #include <sched/live_scheduler.h>
 #include <sched/this_thread.h>
 #include <verge/detail/lock.h>
+#include <verge/detail/spawned.h>
 
 namespace verge::detail {
 
@@ -75,9 +76,13 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
   if (tick % global_turn == 0 && global_size_.load(std::memory_order_relaxed) != 0) {
     if (runnable* r = take_global(p)) return r;
   }
-  if (overdue_.load(std::memory_order_relaxed)) {
-    overdue_.store(false, std::memory_order_relaxed);
+  if (left_behind_.load(std::memory_order_relaxed)) {
+    left_behind_.store(false, std::memory_order_relaxed);
     run_overdue(p);
+    for (unsigned i = 0; i < slots(); ++i) {
+      if (&p == all_[i].get()) continue;
+      if (runnable* r = p.queue.steal_half(all_[i]->queue, true)) return r;
+    }
   }
   check_timers(p, p.id);
   if (runnable* r = take_local(p)) return r;
@@ -127,14 +132,35 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
   }
 }
 
-/// A spare processor is for timers that are overdue and for what they make ready. It takes no other
+/// A spare processor is for timers that are overdue and for what waits to go on. It begins no new
 /// tasks: those may well be of the kind that the others are stuck in.
 runnable* live_scheduler::look_as_spare(processor& p) noexcept {
   run_overdue(p);
   if (runnable* r = take_local(p)) return r;
-  if (fired_since_.load(std::memory_order_relaxed) == 0) return nullptr;
-  std::lock_guard held(lock_);
-  return pop_fired_locked();
+  if (fired_since_.load(std::memory_order_relaxed) != 0) {
+    std::lock_guard held(lock_);
+    if (runnable* r = pop_fired_locked()) return r;
+  }
+  return rescue(p);
+}
+
+/// Takes, for a spare processor, what waits behind a task that another is stuck in: callbacks that
+/// have fired, tasks that wait to go on. New tasks are left for the global queue: nobody has
+/// promised when they begin, and to begin them all would be more than there are processors for.
+runnable* live_scheduler::rescue(processor& p) noexcept {
+  runnable* rescued = nullptr;
+  for_each_processor([&](processor& from) {
+    if (rescued != nullptr || &from == &p) return;
+    ready_list under_way;
+    ready_list new_tasks;
+    for (runnable* r = p.queue.steal_half(from.queue, true); r != nullptr; r = p.queue.take()) {
+      (spawned_base::is_new(*r) ? new_tasks : under_way).push_back(*r);
+    }
+    if (!new_tasks.empty()) push_global(std::move(new_tasks));
+    rescued = under_way.pop_front();
+    while (runnable* r = under_way.pop_front()) push_local(p, *r);
+  });
+  return rescued;
 }
 
 /// All that is not the processor's own timers.

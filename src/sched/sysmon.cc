@@ -73,7 +73,7 @@ void live_scheduler::sysmon_deep_sleep() noexcept {
 /// One look. True if there was something to mend.
 bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   bool mended = false;
-  const bool moved = anybody_moved();
+  const auto [moved, left_behind] = look_at_processors(now);
   const bool idle = idle_count_.load(std::memory_order_relaxed) != 0;
   const bool nobody_looks = spinning_.load(std::memory_order_relaxed) == 0;
 
@@ -90,15 +90,18 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
     if (idle && nobody_looks) {
       wake_processor();
       mended = true;
-    } else if (!idle && next + stuck_after < now) {
-      // All are busy. Those that still come round to their timers do it for the others as well.
-      if (moved) {
-        overdue_.store(true, std::memory_order_relaxed);
-      } else {
-        bring_up_spare();
-      }
-      mended = true;
     }
+  }
+
+  // All are busy, and something is not done in time. Those that move do it for the others.
+  const bool overdue = next != 0 && next + stuck_after < now && nobody_polls;
+  if (!idle && (overdue || left_behind)) {
+    if (moved) {
+      left_behind_.store(true, std::memory_order_relaxed);
+    } else {
+      bring_up_spare();
+    }
+    mended = true;
   }
 
   // What an engine's own thread has fired waits, and nobody comes to run it.
@@ -119,15 +122,17 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   return mended;
 }
 
-/// Whether any processor has looked for something to run since the monitor last asked.
-bool live_scheduler::anybody_moved() noexcept {
-  bool moved = false;
+live_scheduler::processor_look live_scheduler::look_at_processors(std::int64_t now) noexcept {
+  processor_look look{.moved = false, .left_behind = false};
   for_each_processor([&](const processor& p) {
     const std::uint32_t tick = p.tick.load(std::memory_order_relaxed);
-    moved = moved || tick != monitor_ticks_[p.id];
+    const bool moved = tick != monitor_ticks_[p.id];
     monitor_ticks_[p.id] = tick;
+    if (moved || p.queue.empty()) well_at_[p.id] = now;
+    look.moved = look.moved || moved;
+    look.left_behind = look.left_behind || well_at_[p.id] + stuck_after < now;
   });
-  return moved;
+  return look;
 }
 
 /// A spare processor that rests, or a new one; nullptr if all there may be are in use.

@@ -21,9 +21,8 @@
 ///  - The result belongs to the task until `ended` fires, then to whoever holds the handle.
 ///  - The task's frames and its callable are destroyed before `ended` fires, so whoever has joined
 ///    a task knows that nothing of it is left.
-///  - An exception that nobody took when the record goes is the runtime's to handle. If the task is
-///    the last to let go, that is its home's. If the handle is, the task's home may be gone by
-///    now, so it is that of the runtime on which the handle is dropped.
+///  - An exception that nobody took when the record goes is the runtime's to handle: that of its
+///    home, or if the home is gone, that of the runtime on which the handle is dropped.
 namespace verge {
 
 template <class T>
@@ -45,6 +44,9 @@ class spawned_base : public job, public runnable {
   void drop_handle() noexcept;
   bool is_joined() const noexcept { return joined_; }
   void set_joined() noexcept { joined_ = true; }
+
+  /// Whether r is a task that has yet to begin.
+  static bool is_new(const runnable& r) noexcept { return r.run == &run_spawned; }
 
   /// Ends a job that is not running, without letting it run again.
   static void abandon_spawned(job& j) noexcept;
