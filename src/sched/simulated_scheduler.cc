@@ -18,11 +18,15 @@ simulated_scheduler::simulated_scheduler(std::uint64_t seed, std::int64_t start,
       handler_(std::move(handler)),
       now_(start) {}
 
-simulated_scheduler::~simulated_scheduler() { stop(); }
+simulated_scheduler::~simulated_scheduler() {
+  stop();
+  scheduler_ends(*this);
+}
 
 void simulated_scheduler::start(clockwork& timers) {
   timers_ = &timers;
   engine_ = &timers.its_engine();
+  scheduler_begins(*this);
   engine_->grow(1);
 }
 

@@ -3,6 +3,12 @@
 #include <verge/detail/spawned.h>
 #include <verge/errors.h>
 
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include <sched/this_thread.h>
+
 namespace verge::detail {
 
 namespace {
@@ -17,13 +23,46 @@ bool is_cancellation(const std::exception_ptr& e) noexcept {
   }
 }
 
+/// The schedulers there are. Never destroyed: handles may outlive static objects.
+struct living {
+  std::mutex lock;
+  std::vector<const scheduler*> all;
+
+  static living& get() {
+    static living& schedulers = *new living;
+    return schedulers;
+  }
+};
+
 // Gives an exception, if there is one, to the handler of a runtime. That a task was cancelled is
 // what somebody wanted, and nothing to handle.
 void hand_over(std::exception_ptr e, scheduler& s) noexcept {
   if (e && !is_cancellation(e)) s.unhandled(std::move(e));
 }
 
+/// A task's home, or if that has ended, wherever the caller is at home.
+scheduler& home_or_default(scheduler& home) {
+  living& schedulers = living::get();
+  {
+    std::lock_guard held(schedulers.lock);
+    if (std::ranges::find(schedulers.all, &home) != schedulers.all.end()) return home;
+  }
+  return scheduler_or_default();
+}
+
 }  // namespace
+
+void scheduler_begins(const scheduler& s) {
+  living& schedulers = living::get();
+  std::lock_guard held(schedulers.lock);
+  schedulers.all.push_back(&s);
+}
+
+void scheduler_ends(const scheduler& s) noexcept {
+  living& schedulers = living::get();
+  std::lock_guard held(schedulers.lock);
+  std::erase(schedulers.all, &s);
+}
 
 void spawned_base::launch() {
   home->job_started(*this);
@@ -73,7 +112,7 @@ void spawned_base::finish() noexcept {
 
 void spawned_base::drop_handle() noexcept {
   if ((let_go_.fetch_or(by_handle, std::memory_order_acq_rel) & by_task) == 0) return;
-  if (auto e = take_error()) hand_over(std::move(e), scheduler_or_default());
+  if (auto e = take_error()) hand_over(std::move(e), home_or_default(*home));
   delete this;
 }
 

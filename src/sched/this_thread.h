@@ -14,6 +14,11 @@ struct thread_state {
   job* running{nullptr};        ///< the job it runs a piece of
 };
 
+/// Every scheduler says when it begins and when it ends: an exception that nobody has taken goes
+/// to the one whose task it left, if that one is still there.
+void scheduler_begins(const scheduler& s);
+void scheduler_ends(const scheduler& s) noexcept;
+
 /// initial-exec: one load, in the shared library too.
 [[gnu::tls_model("initial-exec")]] extern thread_local constinit thread_state this_thread;
 

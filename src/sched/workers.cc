@@ -30,11 +30,15 @@ live_scheduler::live_scheduler(unsigned processors, exception_handler handler,
   check_number(processors);
 }
 
-live_scheduler::~live_scheduler() { stop(); }
+live_scheduler::~live_scheduler() {
+  stop();
+  scheduler_ends(*this);
+}
 
 void live_scheduler::start(clockwork& timers) {
   timers_ = &timers;
   engine_ = &timers.its_engine();
+  scheduler_begins(*this);
   const unsigned n = processors();
   processors_.store(0, std::memory_order_relaxed);
   set_processors(n);

@@ -141,13 +141,15 @@ void fire_burst(timer_node& t, std::int64_t now) noexcept {
 void arm_delayed(timer_node& t) noexcept {
   channel_payload& p = payload(t);
   clockwork& of = clockwork::of(t);
+  p.due = 0;
+  if (of.ended()) return;
   p.due = of.deadline(ticker_of(t).period);
   try {
     of.reset(t, p.due, 0);
   } catch (...) {
-    // No memory for the queue, or the runtime has ended: the ticker stands still.
+    // No memory for the queue: the ticker stands still.
     p.due = 0;
-    if (!of.ended()) of.home().unhandled(std::current_exception());
+    of.home().unhandled(std::current_exception());
   }
 }
 
@@ -289,8 +291,10 @@ void start_channel(timer_node& t, std::int64_t when, std::int64_t period) {
 
 bool stop_channel(timer_node& t) noexcept {
   locked_channel held(t);
-  const bool armed = std::exchange(payload(t).due, 0) != 0;
-  clockwork::of(t).stop(t);
+  clockwork& of = clockwork::of(t);
+  // What its runtime has left behind will not fire, stopped or not.
+  const bool armed = std::exchange(payload(t).due, 0) != 0 && !of.ended();
+  of.stop(t);
   bool in_channel = held.drain();
   ticker_state* const counting = counting_ticker(t);
   if (counting != nullptr) {

@@ -63,6 +63,10 @@ class [[gnu::visibility("hidden")]] clockwork {
   /// The runtime ends: no timer fires any more. Deletes the clockwork now, or when the last handle
   /// has gone. Nothing else may use it at the same time.
   void end() noexcept;
+  void refuse_if_ended() const {
+    if (ended_.load(std::memory_order_relaxed)) [[unlikely]]
+      throw_ended();
+  }
   bool ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
   /// In the child of a fork: the threads are gone, and locks may be held for ever.
   void lost_in_fork() noexcept { forked_.store(true, std::memory_order_relaxed); }
@@ -70,10 +74,6 @@ class [[gnu::visibility("hidden")]] clockwork {
 
  private:
   ~clockwork() = default;
-  void refuse_if_ended() const {
-    if (ended_.load(std::memory_order_relaxed)) [[unlikely]]
-      throw_ended();
-  }
   [[noreturn]] static void throw_ended();
   void drop() noexcept;
 

@@ -33,9 +33,15 @@ void ended_fire(timer_node&, std::int64_t) noexcept {}
 constexpr timer_behaviour ended_behaviour{
     .fire = &ended_fire, .invoke = nullptr, .destroy = nullptr};
 
-bool reset_to(timer_node& t, std::int64_t when, std::int64_t period) {
+/// The clockwork of a timer that is to be started again, if that is still there for it.
+clockwork& running_clockwork(timer_node& t) {
   clockwork& of = clockwork::of(t);
   if (of.forked()) throw_forked();
+  of.refuse_if_ended();
+  return of;
+}
+
+bool reset_to(clockwork& of, timer_node& t, std::int64_t when, std::int64_t period) {
   return is_channel_timer(t) ? reset_channel(t, when, period) : of.reset(t, when, period);
 }
 
@@ -116,20 +122,23 @@ bool stop_timer(timer_node* handle) {
 bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slack) {
   timer_node& t = of_handle(handle, "reset");
   __builtin_prefetch(handle, 1);  // comes while the clock is read
-  return reset_to(t, clockwork::of(t).deadline(delay, slack), 0);
+  clockwork& of = running_clockwork(t);
+  return reset_to(of, t, of.deadline(delay, slack), 0);
 }
 
 bool reset_timer_at(timer_node* handle, std::int64_t when) {
   timer_node& t = of_handle(handle, "reset");
+  clockwork& of = running_clockwork(t);
   // A time in the past would let in a firing that began before this reset.
-  if (is_channel_timer(t)) when = clockwork::of(t).deadline_at(when);
-  return reset_to(t, as_time(when), 0);
+  if (is_channel_timer(t)) when = of.deadline_at(when);
+  return reset_to(of, t, as_time(when), 0);
 }
 
 bool reset_ticker(timer_node* handle, std::int64_t period) {
   timer_node& t = of_handle(handle, "reset");
   check_period(period);
-  return reset_to(t, clockwork::of(t).deadline(period), period);
+  clockwork& of = running_clockwork(t);
+  return reset_to(of, t, of.deadline(period), period);
 }
 
 void destroy_timer(timer_node& t) noexcept {
