@@ -1,0 +1,211 @@
+// The default runtime: it begins by itself, ends with the program whatever is pending, and starts
+// anew in the child of a fork. Each test is a program of its own, for it is about beginnings and
+// ends.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <verge/runtime.h>
+#include <verge/time.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <support/patience.h>
+
+// A child of a program with threads is just what this is about; the sanitizer would end it.
+extern "C" const char* __tsan_default_options();  // NOLINT(bugprone-reserved-identifier)
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+
+namespace verge {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+using testing::ExitedWithCode;
+
+class default_runtime_test : public testing::Test {
+ protected:
+  void SetUp() override { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+
+  /// Ends the program with a code that says whether `right` holds.
+  [[noreturn]] static void exit_with(bool right, int code) { std::exit(right ? code : 99); }
+};
+
+TEST_F(default_runtime_test, begins_with_its_first_use) {
+  EXPECT_EXIT(
+      {
+        std::atomic<bool> fired{false};
+        const auto t = after_func(1ms, [&] { fired = true; });
+        exit_with(eventually([&] { return fired.load(); }), 3);
+      },
+      ExitedWithCode(3), "");
+  EXPECT_EXIT(
+      {
+        const int got = go([]() -> task<int> {
+                          co_await verge::sleep(1ms);
+                          co_return 4;
+                        }).join();
+        std::exit(got);
+      },
+      ExitedWithCode(4), "");
+}
+
+TEST_F(default_runtime_test, is_the_same_for_all_threads_that_use_it_first) {
+  EXPECT_EXIT(
+      {
+        std::atomic<int> different{0};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 8; ++i) {
+          threads.emplace_back([&] {
+            runtime& mine = default_runtime();
+            verge::sleep(1ms).wait();
+            different += &mine != &default_runtime();
+          });
+        }
+        for (auto& t : threads) t.join();
+        exit_with(different == 0, 3);
+      },
+      ExitedWithCode(3), "");
+}
+
+TEST_F(default_runtime_test, ends_at_exit_with_timers_pending_and_callbacks_at_work) {
+  EXPECT_EXIT(
+      {
+        after_func(1h, [] {}).detach();
+        every(100us, [] { std::this_thread::sleep_for(200us); }).detach();
+        static const auto t = every(50us, [] {});
+        static const auto c = tick(10us);
+        go([]() -> task<> {
+          for (;;) co_await verge::sleep(10us);
+        }).detach();
+        verge::sleep(5ms).wait();
+        std::exit(5);
+      },
+      ExitedWithCode(5), "");
+}
+
+TEST_F(default_runtime_test, ends_at_exit_from_inside_a_callback) {
+  EXPECT_EXIT(
+      {
+        after_func(1ms, [] { std::exit(6); }).detach();
+        after_func(1h, [] {}).detach();
+        for (;;) std::this_thread::sleep_for(1s);
+      },
+      ExitedWithCode(6), "");
+}
+
+TEST_F(default_runtime_test, says_that_it_has_ended_to_whoever_comes_too_late) {
+  EXPECT_EXIT(
+      {
+        // Registered before the runtime begins, so called after it has ended.
+        std::atexit([] {
+          try {
+            after_func(1s, [] {}).detach();
+          } catch (const std::logic_error& e) {
+            std::fprintf(stderr, "%s\n", e.what());
+            std::_Exit(7);
+          }
+        });
+        verge::sleep(1ms).wait();
+        std::exit(1);
+      },
+      ExitedWithCode(7), "the default runtime has ended, for the program is exiting");
+}
+
+/// Runs `child` in the child of a fork; gives its exit code.
+template <class F>
+int in_child(F child) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    child();
+    std::_Exit(98);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+TEST_F(default_runtime_test, in_the_child_of_a_fork_is_a_new_one_and_old_timers_are_lost) {
+  EXPECT_EXIT(
+      {
+        std::atomic<int> fired{0};
+        auto func = after_func(50ms, [&] { ++fired; });
+        verge::timer with_channel(50ms);
+        auto ticks = every(10ms, [&] { ++fired; });
+        verge::sleep(1ms).wait();
+        const int code = in_child([&] {
+          fired = 0;
+          if (func.stop() || with_channel.stop() || ticks.stop()) std::_Exit(10);
+          for (auto reset : {+[](verge::timer& t) { t.reset(1s); },
+                             +[](verge::timer& t) { t.reset_at(clock::now()); }}) {
+            for (auto* t : {&func, &with_channel}) {
+              try {
+                reset(*t);
+                std::_Exit(11);
+              } catch (const std::logic_error& e) {
+                if (std::string(e.what()).find("started before a fork") == std::string::npos) {
+                  std::_Exit(12);
+                }
+              }
+            }
+          }
+          // New ones work, on a new runtime.
+          std::atomic<bool> fresh{false};
+          const auto t = after_func(100ms, [&] { fresh = true; });
+          verge::sleep(100ms).wait();
+          if (!eventually([&] { return fresh.load(); })) std::_Exit(13);
+          if (fired != 0) std::_Exit(14);
+          if (with_channel.c().try_recv()) std::_Exit(15);
+          func = verge::timer();  // old handles can be destroyed
+          std::exit(20);          // and it ends as any other program does
+        });
+        std::fprintf(stderr, "the child said %d\n", code);
+        // The parent goes on as if nothing had been.
+        exit_with(code == 20 && eventually([&] { return fired >= 3; }), 8);
+      },
+      ExitedWithCode(8), "the child said 20");
+}
+
+TEST_F(default_runtime_test, is_forked_while_its_threads_are_at_work) {
+  EXPECT_EXIT(
+      {
+        for (int i = 0; i < 4; ++i) {
+          every(20us, [] { const auto t = after_func(1ms, [] {}); }).detach();
+        }
+        int right = 0;
+        for (int i = 0; i < 20; ++i) {
+          right += in_child([] {
+                     verge::sleep(1ms).wait();
+                     std::_Exit(9);
+                   }) == 9;
+        }
+        std::fprintf(stderr, "%d of 20 children were right\n", right);
+        exit_with(right == 20, 8);
+      },
+      ExitedWithCode(8), "");
+}
+
+TEST_F(default_runtime_test, leaves_a_runtime_of_ones_own_behind_in_the_child) {
+  EXPECT_EXIT(
+      {
+        auto rt = std::make_unique<runtime>(runtime_options{.processors = 2});
+        std::atomic<bool> fired{false};
+        rt->run([&] { after_func(50ms, [&] { fired = true; }).detach(); });
+        const int code = in_child([&] {
+          rt.reset();  // has no threads to wait for
+          verge::sleep(100ms).wait();
+          std::_Exit(fired ? 10 : 20);
+        });
+        std::fprintf(stderr, "the child said %d\n", code);
+        exit_with(code == 20 && eventually([&] { return fired.load(); }), 8);
+      },
+      ExitedWithCode(8), "the child said 20");
+}
+
+}  // namespace
+}  // namespace verge

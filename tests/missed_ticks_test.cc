@@ -1,0 +1,154 @@
+// What a ticker does with ticks that nobody takes in time: the three policies, as drawn in
+// verge/time.h, to the nanosecond.
+
+#include <gtest/gtest.h>
+#include <verge/simulation.h>
+#include <verge/time.h>
+
+#include <ostream>
+#include <vector>
+
+namespace verge {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+/// A tick as it was received: when, and the time that it carries, in milliseconds from the start.
+struct tick_seen {
+  std::int64_t at;
+  std::int64_t carries;
+  friend bool operator==(const tick_seen&, const tick_seen&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const tick_seen& t) {
+    return out << t.at << '(' << t.carries << ')';
+  }
+};
+
+class missed_ticks_test : public testing::Test {
+ protected:
+  void receive(const receiver<time_point>& c, int n) {
+    for (int i = 0; i < n; ++i) {
+      const auto tick = *c.recv();
+      seen_.push_back({since_start(sim_.now()), since_start(tick)});
+    }
+  }
+  std::int64_t since_start(time_point t) const {
+    return std::chrono::duration_cast<milliseconds>(t - start_).count();
+  }
+  /// The drawing: every 10, the first tick is taken at once, and nobody receives until 34.
+  void draw(missed_ticks policy, int after_34) {
+    const ticker tk(10ms, policy);
+    receive(tk.c(), 1);
+    sim_.run_for(24ms);
+    receive(tk.c(), after_34);
+  }
+
+  simulation sim_;
+  const time_point start_ = sim_.now();
+  std::vector<tick_seen> seen_;
+};
+
+using drawing = std::vector<tick_seen>;
+
+TEST_F(missed_ticks_test, skip_keeps_one_tick_and_the_grid) {
+  draw(missed_ticks::skip, 3);
+  EXPECT_EQ(seen_, (drawing{{10, 10}, {34, 20}, {40, 40}, {50, 50}}));
+}
+
+TEST_F(missed_ticks_test, skip_is_the_default) {
+  const ticker tk(10ms);
+  receive(tk.c(), 1);
+  sim_.run_for(24ms);
+  receive(tk.c(), 2);
+  EXPECT_EQ(seen_, (drawing{{10, 10}, {34, 20}, {40, 40}}));
+}
+
+TEST_F(missed_ticks_test, burst_delivers_every_tick_late_ones_at_once) {
+  draw(missed_ticks::burst, 4);
+  EXPECT_EQ(seen_, (drawing{{10, 10}, {34, 20}, {34, 30}, {40, 40}, {50, 50}}));
+}
+
+TEST_F(missed_ticks_test, delay_goes_on_a_full_period_after_the_late_tick_was_taken) {
+  draw(missed_ticks::delay, 3);
+  EXPECT_EQ(seen_, (drawing{{10, 10}, {34, 20}, {44, 44}, {54, 54}}));
+}
+
+TEST_F(missed_ticks_test, a_long_burst_loses_nothing) {
+  const ticker tk(1ms, missed_ticks::burst);
+  sim_.run_for(10s);
+  for (int i = 1; i <= 10'000; ++i) {
+    const auto tick = tk.c().try_recv();
+    ASSERT_TRUE(tick) << i;
+    ASSERT_EQ(since_start(*tick), i);
+  }
+  EXPECT_FALSE(tk.c().try_recv());
+  receive(tk.c(), 1);
+  EXPECT_EQ(seen_, (drawing{{10'001, 10'001}}));
+}
+
+TEST_F(missed_ticks_test, several_who_wait_share_the_ticks_of_any_policy) {
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    const ticker tk(10ms, policy);
+    std::vector<join_handle<time_point>> waiting;
+    for (int i = 0; i < 3; ++i) {
+      waiting.push_back(sim_.thread([c = tk.c()] { return *c.recv(); }));
+    }
+    const auto begin = sim_.now();
+    std::vector<time_point> got;
+    for (auto& h : waiting) got.push_back(h.join());
+    std::sort(got.begin(), got.end());
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(got[static_cast<std::size_t>(i)], begin + (i + 1) * 10ms);
+    }
+  }
+}
+
+TEST_F(missed_ticks_test, nothing_waits_after_stop_or_reset_whatever_the_policy) {
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    SCOPED_TRACE(static_cast<int>(policy));
+    ticker tk(10ms, policy);
+    sim_.run_for(55ms);
+    EXPECT_TRUE(tk.stop());
+    EXPECT_FALSE(tk.c().try_recv());
+    sim_.run_for(55ms);
+    EXPECT_FALSE(tk.c().try_recv());
+    EXPECT_FALSE(tk.stop());
+
+    EXPECT_FALSE(tk.reset(20ms));
+    sim_.run_for(50ms);
+    EXPECT_TRUE(tk.reset(10ms));
+    EXPECT_FALSE(tk.c().try_recv());
+    const auto begin = sim_.now();
+    EXPECT_EQ(*tk.c().recv(), begin + 10ms);
+    EXPECT_EQ(*tk.c().recv(), begin + 20ms);
+  }
+}
+
+TEST_F(missed_ticks_test, a_channel_that_outlives_its_ticker_delivers_nothing_more) {
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    receiver<time_point> c;
+    {
+      const ticker tk(10ms, policy);
+      c = tk.c();
+      EXPECT_TRUE(c.recv());
+      sim_.run_for(35ms);
+    }
+    EXPECT_FALSE(c.try_recv());
+    sim_.run_for(1s);
+    EXPECT_FALSE(c.try_recv());
+  }
+}
+
+/// every() calls on a grid: a late call does not make the next one late.
+TEST_F(missed_ticks_test, every_keeps_its_grid_whatever_its_calls_do) {
+  std::vector<std::int64_t> called;
+  const auto e = every(10ms, [&] {
+    called.push_back(since_start(sim_.now()));
+    verge::sleep(25ms).wait();
+  });
+  sim_.run_for(45ms);
+  EXPECT_EQ(called, (std::vector<std::int64_t>{10, 20, 30, 40}));
+}
+
+}  // namespace
+}  // namespace verge

@@ -1,0 +1,462 @@
+// The runtime as a whole: processors up and down, tasks that block them, idleness, figures, and
+// its end.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <verge/runtime.h>
+#include <verge/select.h>
+#include <verge/time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <support/as_default.h>
+#include <support/patience.h>
+#include <support/scale.h>
+
+namespace verge {
+namespace {
+
+using namespace std::chrono_literals;
+using test::as_default;
+using test::eventually;
+using testing::HasSubstr;
+using testing::StrEq;
+using testing::ThrowsMessage;
+
+// ---- Processors ---------------------------------------------------------------------------------
+
+TEST(runtime, has_a_processor_per_core_or_as_many_as_asked_for) {
+  EXPECT_EQ(runtime().processors(), std::clamp(std::thread::hardware_concurrency(), 1U, 256U));
+  EXPECT_EQ(runtime({.processors = 3}).processors(), 3u);
+  EXPECT_EQ(runtime({.processors = 256}).processors(), 256u);
+}
+
+TEST(runtime, refuses_a_number_of_processors_that_is_out_of_range) {
+  EXPECT_THAT([] { runtime({.processors = 257}); },
+              ThrowsMessage<std::invalid_argument>(
+                  StrEq("verge: the number of processors must be from 1 to 256, not 257")));
+  runtime rt({.processors = 2});
+  EXPECT_THAT([&] { rt.set_processors(0); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("from 1 to 256, not 0")));
+  EXPECT_THAT([&] { rt.set_processors(1000); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("not 1000")));
+  EXPECT_EQ(rt.processors(), 2u);
+  EXPECT_EQ(rt.run([] { return 1; }), 1) << "and it is as it was";
+}
+
+TEST(runtime, refuses_an_engine_that_there_is_not) {
+  EXPECT_THAT([] { runtime({.engine = static_cast<verge::engine>(99)}); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("no such engine")));
+}
+
+TEST(set_processors, up_and_down_loses_no_task_and_no_timer) {
+  runtime rt({.processors = 4});
+  constexpr int tasks = 200;
+  std::atomic<bool> over{false};
+  std::atomic<int> ended{0};
+  std::atomic<int> fired{0};
+  for (int i = 0; i < tasks; ++i) {
+    rt.spawn([&, i]() -> task<> {
+      while (!over) {
+        co_await verge::yield();
+        if (i % 2 == 0) co_await verge::sleep(100us);
+      }
+      after_func(1ms, [&] { ++fired; }).detach();
+      ++ended;
+    });
+  }
+  for (int round = 0; round < test::scale(200, 50); ++round) {
+    rt.set_processors(1 + static_cast<unsigned>(round * 5 % 8));
+  }
+  over = true;
+  EXPECT_TRUE(eventually([&] { return ended == tasks; })) << ended;
+  EXPECT_TRUE(eventually([&] { return fired == tasks; })) << fired;
+}
+
+TEST(set_processors, down_is_waited_for_by_nobody) {
+  runtime rt({.processors = 4});
+  std::atomic<bool> over{false};
+  std::atomic<int> busy{0};
+  std::vector<join_handle<>> all;
+  for (int i = 0; i < 4; ++i) {
+    all.push_back(rt.spawn([&] {
+      ++busy;
+      while (!over) std::this_thread::yield();
+    }));
+  }
+  ASSERT_TRUE(eventually([&] { return busy == 4; }));
+  rt.set_processors(1);  // while all four are in use
+  EXPECT_EQ(rt.processors(), 1u);
+  over = true;
+  for (auto& one : all) one.join();
+  EXPECT_EQ(rt.run([] { return 5; }), 5);
+}
+
+// ---- Fairness -----------------------------------------------------------------------------------
+
+TEST(scheduler, two_tasks_that_hand_over_to_each_other_do_not_starve_a_third) {
+  runtime rt({.processors = 1});
+  std::atomic<bool> over{false};
+  chan<int> there;
+  chan<int> back;
+  auto one = rt.spawn([&]() -> task<> {
+    while (!over) {
+      co_await verge::send(there, 1);
+      co_await verge::recv(back);
+    }
+    there.close();
+  });
+  auto two = rt.spawn([&]() -> task<> {
+    while (co_await verge::recv(there)) co_await verge::send(back, 1);
+  });
+  std::atomic<int> turns{0};
+  auto third = rt.spawn([&]() -> task<> {
+    while (!over) {
+      ++turns;
+      co_await verge::yield();
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return turns >= 100; })) << turns;
+  EXPECT_EQ(rt.run([] { return 1; }), 1) << "what comes from outside has its turn as well";
+  over = true;
+  one.join();
+  two.join();
+  third.join();
+}
+
+TEST(scheduler, runs_more_tasks_than_a_local_queue_holds) {
+  runtime rt({.processors = 2});
+  std::atomic<int> ran{0};
+  rt.run([&]() -> task<> {
+    std::vector<join_handle<>> all;
+    for (int i = 0; i < 5000; ++i)
+      all.push_back(go([&]() -> task<> {
+        ++ran;
+        co_return;
+      }));
+    for (auto& h : all) co_await h;
+  });
+  EXPECT_EQ(ran, 5000);
+}
+
+TEST(scheduler, takes_tasks_from_many_threads) {
+  runtime rt({.processors = 2});
+  std::atomic<int> sum{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < test::scale(2000, 300); ++i) {
+        sum += rt.run([]() -> task<int> {
+          co_await verge::yield();
+          co_return 1;
+        });
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(sum, 8 * test::scale(2000, 300));
+}
+
+// ---- Stuck processors ---------------------------------------------------------------------------
+
+/// Blocks every processor for a second in plain code that does not say so.
+TEST(stuck_processors, leave_other_timers_to_a_spare_one) {
+  constexpr int processors = 2;
+  runtime rt({.processors = processors});
+  as_default here(rt);
+  std::atomic<int> stuck{0};
+  std::atomic<bool> over{false};
+  std::vector<join_handle<>> all;
+  for (int i = 0; i < processors; ++i) {
+    all.push_back(rt.spawn([&] {
+      ++stuck;
+      const auto end = clock::now() + 1s;
+      while (!over && clock::now() < end) std::this_thread::sleep_for(1ms);
+    }));
+  }
+  ASSERT_TRUE(eventually([&] { return stuck == processors; }));
+
+  // Callbacks, sleeping tasks and channels, due all through that second.
+  std::mutex lock;
+  std::vector<clock::duration> late;
+  const auto start = clock::now();
+  std::vector<verge::timer> timers;
+  for (int i = 1; i <= 20; ++i) {
+    const auto due = start + i * 20ms;
+    timers.push_back(after_func(due - clock::now(), [&, due] {
+      std::lock_guard held(lock);
+      late.push_back(clock::now() - due);
+    }));
+  }
+  const bool all_fired = eventually(
+      [&] {
+        std::lock_guard held(lock);
+        return late.size() == timers.size();
+      },
+      900ms);
+  const auto c = after(1ms);
+  const bool delivered = eventually([&] { return c.size() == 1; }, 900ms);
+  over = true;
+  for (auto& one : all) one.join();
+  std::lock_guard held(lock);
+  std::sort(late.begin(), late.end());
+  ASSERT_FALSE(late.empty());
+  std::printf(
+      "with every processor stuck: %zu timers fired, late by %.1f ms (median), %.1f ms (worst)\n",
+      late.size(), static_cast<double>(late[late.size() / 2].count()) * 1e-6,
+      static_cast<double>(late.back().count()) * 1e-6);
+  // On a machine that is busy beyond measure a second may be over before it is looked at.
+  if (clock::now() - start < 1s) {
+    EXPECT_TRUE(all_fired) << late.size() << " of " << timers.size();
+    EXPECT_TRUE(delivered);
+  }
+  EXPECT_GE(rt.stats().spare_used, 1u);
+}
+
+TEST(stuck_processors, leave_what_had_fired_behind_them_to_a_spare_one) {
+  runtime rt({.processors = 1});
+  as_default here(rt);
+  std::atomic<bool> over{false};
+  std::atomic<int> ran{0};
+  // All due at once: they are in the queue of the processor that is stuck in the first.
+  std::vector<verge::timer> timers;
+  const auto when = clock::now() + 5ms;
+  for (int i = 0; i < 50; ++i) {
+    timers.push_back(after_func(1h, [&] {
+      if (ran++ != 0) return;
+      while (!over) std::this_thread::sleep_for(1ms);
+    }));
+    timers.back().reset_at(when);
+  }
+  EXPECT_TRUE(eventually([&] { return ran == 50; })) << ran;
+  over = true;
+}
+
+TEST(blocking, hands_the_processor_over_for_the_time_of_the_call) {
+  runtime rt({.processors = 1});
+  std::atomic<bool> blocked{false};
+  std::atomic<bool> over{false};
+  auto blocker = rt.spawn([&] {
+    return verge::blocking([&] {
+      blocked = true;
+      while (!over) std::this_thread::sleep_for(1ms);
+      return 7;
+    });
+  });
+  ASSERT_TRUE(eventually([&] { return blocked.load(); }));
+  // New tasks, which a spare processor would not begin.
+  EXPECT_EQ(rt.run([] { return 1; }), 1);
+  EXPECT_EQ(rt.run([]() -> task<int> {
+    co_await verge::sleep(1ms);
+    co_return 2;
+  }),
+            2);
+  over = true;
+  EXPECT_EQ(blocker.join(), 7);
+  EXPECT_EQ(verge::blocking([] { return 3; }), 3) << "on a plain thread it is a call";
+  EXPECT_THROW(rt.run([] { verge::blocking([] { throw std::runtime_error("x"); }); }),
+               std::runtime_error);
+}
+
+TEST(blocking, in_many_tasks_at_once_ends_in_all_of_them) {
+  runtime rt({.processors = 2});
+  std::vector<join_handle<int>> all;
+  for (int i = 0; i < 50; ++i) {
+    all.push_back(rt.spawn([i]() -> task<int> {
+      verge::blocking([] { std::this_thread::sleep_for(2ms); });
+      co_await verge::sleep(1ms);
+      verge::blocking([] { std::this_thread::sleep_for(1ms); });
+      co_return i;
+    }));
+  }
+  int sum = 0;
+  for (auto& h : all) sum += h.join();
+  EXPECT_EQ(sum, 49 * 50 / 2);
+}
+
+// ---- Idle ---------------------------------------------------------------------------------------
+
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+std::uint64_t all_wakeups(const runtime& rt) {
+  const auto s = rt.stats();
+  return s.total.wakeups + s.polls + s.monitor_wakeups + s.poll_breaks;
+}
+
+TEST(an_idle_runtime, makes_no_wakeups_and_takes_no_cpu) {
+  runtime rt({.processors = 2});
+  as_default here(rt);
+  const auto far = after(1h);
+  after(1ms).recv();
+  // Until all has come to rest: nothing for a quarter of a second.
+  ASSERT_TRUE(eventually([&] {
+    const auto before = all_wakeups(rt);
+    std::this_thread::sleep_for(250ms);
+    return all_wakeups(rt) == before;
+  }));
+  const auto before = rt.stats();
+  const double cpu = cpu_seconds();
+  const auto seconds = test::scale(3s, 1s);
+  std::this_thread::sleep_for(seconds);
+  const auto after_it = rt.stats();
+  EXPECT_EQ(after_it.total.wakeups, before.total.wakeups);
+  EXPECT_EQ(after_it.polls, before.polls);
+  EXPECT_EQ(after_it.poll_breaks, before.poll_breaks);
+  EXPECT_EQ(after_it.monitor_wakeups, before.monitor_wakeups);
+  EXPECT_EQ(after_it.total.tasks_run, before.total.tasks_run);
+  EXPECT_LT(cpu_seconds() - cpu, 0.02) << "in " << seconds.count() << " s";
+}
+
+// ---- Figures ------------------------------------------------------------------------------------
+
+TEST(stats, of_the_processors_add_up_and_tell_what_happened) {
+  runtime rt({.processors = 3});
+  as_default here(rt);
+  std::atomic<int> fired{0};
+  std::vector<verge::timer> pending;
+  for (int i = 0; i < 100; ++i) after_func(1ms, [&] { ++fired; }).detach();
+  for (int i = 0; i < 40; ++i) pending.push_back(after_func(1h, [] {}));
+  for (int i = 0; i < 10; ++i) pending[static_cast<std::size_t>(i)].stop();
+  ASSERT_TRUE(eventually([&] { return fired == 100; }));
+  rt.run([]() -> task<> { co_await verge::yield(); });
+
+  const auto s = rt.stats();
+  EXPECT_EQ(s.processors.size(), 3u);
+  EXPECT_EQ(s.total.timers_fired, 100u);
+  EXPECT_EQ(s.total.timers_live, 30u);
+  EXPECT_LE(s.total.timers_deleted, 10u);
+  EXPECT_GE(s.total.tasks_run, 102u);
+  EXPECT_EQ(s.total.lateness.count(), 100u);
+  EXPECT_GT(s.total.lateness.percentile(0.5), 0);
+  EXPECT_GE(s.total.lateness.percentile(0.99), s.total.lateness.percentile(0.5));
+  EXPECT_GE(s.threads, 1u);
+  EXPECT_GT(s.timer_bytes, 0u);
+  processor_stats sum;
+  for (const auto& p : s.processors) {
+    sum.timers_live += p.timers_live;
+    sum.timers_fired += p.timers_fired;
+    sum.timers_stolen += p.timers_stolen;
+    sum.lateness += p.lateness;
+    EXPECT_LE(p.timers_stolen, p.timers_fired);
+    EXPECT_EQ(p.lateness.count(), p.timers_fired);
+  }
+  EXPECT_EQ(sum.timers_live, s.total.timers_live);
+  EXPECT_LE(sum.timers_fired, s.total.timers_fired) << "the total has what spare ones fired, too";
+}
+
+// ---- The end ------------------------------------------------------------------------------------
+
+TEST(a_runtime_that_ends, waits_for_the_callback_that_runs_and_fires_no_other) {
+  std::atomic<bool> running{false};
+  std::atomic<bool> done{false};
+  std::atomic<bool> other{false};
+  {
+    runtime rt({.processors = 2});
+    as_default here(rt);
+    after_func(0s, [&] {
+      running = true;
+      std::this_thread::sleep_for(20ms);
+      done = true;
+    }).detach();
+    after_func(1h, [&] { other = true; }).detach();
+    ASSERT_TRUE(eventually([&] { return running.load(); }));
+  }
+  EXPECT_TRUE(done);
+  EXPECT_FALSE(other);
+}
+
+TEST(a_runtime_that_ends, destroys_what_is_suspended) {
+  struct witness {
+    std::atomic<int>& gone;
+    ~witness() { ++gone; }
+  };
+  std::atomic<int> begun{0};
+  std::atomic<int> gone{0};
+  join_handle<> h;
+  {
+    runtime rt({.processors = 2});
+    chan<int> never;
+    for (int i = 0; i < 30; ++i) {
+      auto one = rt.spawn([&, i, never]() -> task<> {
+        const witness w{gone};
+        ++begun;
+        if (i % 3 == 0) co_await verge::sleep(1h);
+        if (i % 3 == 1) co_await verge::recv(never);
+        co_await verge::select(verge::recv(never), verge::recv(after(1h)));
+      });
+      if (i == 0) h = std::move(one);
+    }
+    ASSERT_TRUE(eventually([&] { return begun == 30; }));
+  }
+  EXPECT_EQ(gone, 30);
+  EXPECT_TRUE(h.done());
+  EXPECT_THROW(h.join(), cancelled);
+}
+
+TEST(a_runtime_that_ends, leaves_handles_that_can_still_be_used_for_nothing) {
+  verge::timer func;
+  verge::timer with_channel;
+  verge::ticker ticks;
+  receiver<time_point> c;
+  receiver<time_point> t;
+  std::atomic<int> fired{0};
+  {
+    runtime rt({.processors = 2});
+    as_default here(rt);
+    func = after_func(1h, [&] { ++fired; });
+    with_channel = verge::timer(1h);
+    ticks = every(1h, [&] { ++fired; });
+    c = after(1h);
+    t = tick(1h);
+  }
+  const auto ended = ThrowsMessage<std::logic_error>(
+      StrEq("verge: the runtime of this timer has ended; a timer can only be started while its "
+            "runtime lives"));
+  EXPECT_FALSE(func.stop());
+  EXPECT_FALSE(with_channel.stop());
+  EXPECT_FALSE(ticks.stop());
+  EXPECT_THAT([&] { func.reset(0s); }, ended);
+  EXPECT_THAT([&] { with_channel.reset(1s); }, ended);
+  EXPECT_THAT([&] { with_channel.reset_at(clock::now()); }, ended);
+  EXPECT_THAT([&] { ticks.reset(1s); }, ended);
+  EXPECT_FALSE(with_channel.c().try_recv());
+  EXPECT_FALSE(c.try_recv());
+  EXPECT_FALSE(t.try_recv());
+  func.detach();
+  EXPECT_EQ(fired, 0);
+}
+
+TEST(a_runtime_that_ends, does_so_while_other_threads_use_its_timers) {
+  for (int round = 0; round < test::scale(50, 15); ++round) {
+    std::vector<verge::timer> timers;
+    std::atomic<int> fired{0};
+    {
+      runtime rt({.processors = 2});
+      as_default here(rt);
+      for (int i = 0; i < 50; ++i) {
+        timers.push_back(after_func((i % 10) * 50us, [&] { ++fired; }));
+      }
+    }
+    const int at_end = fired;
+    for (auto& t : timers) t.stop();
+    timers.clear();
+    EXPECT_EQ(fired, at_end);
+  }
+}
+
+}  // namespace
+}  // namespace verge

@@ -1,0 +1,398 @@
+// The time API beyond the conformance list: what may be called, what is thrown, who hears of
+// exceptions, and what becomes of handles and functions.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <verge/runtime.h>
+#include <verge/simulation.h>
+#include <verge/time.h>
+#include <verge/timeout.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <support/as_default.h>
+#include <support/patience.h>
+#include <support/scale.h>
+
+namespace verge {
+namespace {
+
+using namespace std::chrono_literals;
+using test::as_default;
+using test::eventually;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StrEq;
+using testing::ThrowsMessage;
+
+// ---- What may be called -------------------------------------------------------------------------
+
+TEST(after_func, spawns_a_coroutine_function) {
+  simulation sim;
+  const auto start = sim.now();
+  std::vector<time_point> reached;
+  {
+    const auto t = after_func(10ms, [&]() -> task<> {
+      reached.push_back(sim.now());
+      co_await verge::sleep(20ms);
+      reached.push_back(sim.now());
+    });
+    sim.run_for(15ms);
+  }
+  // The handle is gone; what it had started goes on.
+  sim.run_for(1s);
+  EXPECT_THAT(reached, ElementsAre(start + 10ms, start + 30ms));
+}
+
+TEST(after_func, keeps_what_the_coroutine_has_captured_until_it_ends) {
+  simulation sim;
+  auto kept = std::make_shared<int>(7);
+  std::weak_ptr<int> watch = kept;
+  int seen = 0;
+  after_func(10ms, [kept = std::move(kept), &seen]() -> task<> {
+    co_await verge::sleep(20ms);
+    seen = *kept;
+  }).detach();
+  sim.run_for(20ms);
+  EXPECT_FALSE(watch.expired());
+  sim.run_for(1s);
+  EXPECT_EQ(seen, 7);
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(every, spawns_a_coroutine_each_time) {
+  simulation sim;
+  const auto start = sim.now();
+  std::vector<time_point> ended;
+  const auto e = every(10ms, [&]() -> task<> {
+    co_await verge::sleep(25ms);
+    ended.push_back(sim.now());
+  });
+  sim.run_for(60ms);
+  EXPECT_THAT(ended, ElementsAre(start + 35ms, start + 45ms, start + 55ms));
+}
+
+TEST(after_func, takes_what_can_only_be_moved) {
+  simulation sim;
+  int seen = 0;
+  const auto t = after_func(1ms, [p = std::make_unique<int>(5), &seen] { seen = *p; });
+  sim.run_for(1s);
+  EXPECT_EQ(seen, 5);
+}
+
+/// Counts how many of it there are.
+struct counted {
+  static inline int alive = 0;
+  counted() { ++alive; }
+  counted(const counted&) { ++alive; }
+  counted(counted&&) noexcept { ++alive; }
+  ~counted() { --alive; }
+};
+
+TEST(after_func, ends_what_its_function_has_captured_with_the_handle) {
+  simulation sim;
+  const std::array<char, 200> much{};
+  {
+    const auto small = after_func(1ms, [c = counted()] {});
+    const auto large = after_func(1ms, [c = counted(), much] { static_cast<void>(much); });
+    const auto pending = after_func(1h, [c = counted()] {});
+    auto stopped = after_func(1h, [c = counted()] {});
+    EXPECT_EQ(counted::alive, 4);
+    sim.run_for(1s);
+    stopped.stop();
+    EXPECT_EQ(counted::alive, 4) << "they can be started again";
+  }
+  EXPECT_EQ(counted::alive, 0);
+  after_func(1ms, [c = counted(), much] { static_cast<void>(much); }).detach();
+  EXPECT_EQ(counted::alive, 1);
+  sim.run_for(1s);
+  EXPECT_EQ(counted::alive, 0);
+}
+
+// ---- Handles ------------------------------------------------------------------------------------
+
+TEST(timer, that_is_detached_fires_without_a_handle) {
+  simulation sim;
+  int fired = 0;
+  auto t = after_func(10ms, [&] { ++fired; });
+  t.detach();
+  EXPECT_FALSE(t);
+  auto e = every(10ms, [&] { ++fired; });
+  e.detach();
+  sim.run_for(100ms);
+  EXPECT_EQ(fired, 11);
+}
+
+TEST(timer, that_is_assigned_to_stops_what_it_was) {
+  simulation sim;
+  std::string fired;
+  auto t = after_func(10ms, [&] { fired += 'a'; });
+  t = after_func(20ms, [&] { fired += 'b'; });
+  auto u = std::move(t);
+  EXPECT_FALSE(t);  // NOLINT(bugprone-use-after-move)
+  EXPECT_TRUE(u);
+  t = after_func(30ms, [&] { fired += 'c'; });
+  t.swap(u);
+  t = verge::timer();
+  sim.run_for(1s);
+  EXPECT_EQ(fired, "c");
+}
+
+TEST(tick, ends_when_its_last_receiver_is_dropped) {
+  runtime rt;
+  as_default here(rt);
+  for (int i = 0; i < test::scale(300, 100); ++i) {
+    auto c = tick(1h);
+    auto d = c;
+    EXPECT_EQ(rt.stats().total.timers_live, 1u);
+    std::atomic<bool> go{false};
+    std::thread other([&, mine = std::move(d)]() mutable {
+      while (!go) std::this_thread::yield();
+      mine = {};
+    });
+    go = true;
+    c = {};
+    other.join();
+    ASSERT_EQ(rt.stats().total.timers_live, 0u) << "in round " << i;
+  }
+}
+
+TEST(after, ends_when_its_channel_is_dropped) {
+  runtime rt;
+  as_default here(rt);
+  { const auto c = after(1h); }
+  EXPECT_EQ(rt.stats().total.timers_live, 0u);
+}
+
+TEST(sleep, goes_by_any_clock_that_counts_alike_and_any_unit) {
+  const auto start = std::chrono::steady_clock::now();
+  verge::sleep_until(start + 2ms).wait();
+  EXPECT_GE(std::chrono::steady_clock::now(), start + 2ms);
+  verge::sleep(std::chrono::duration<double, std::milli>(1.5)).wait();
+  EXPECT_GE(std::chrono::steady_clock::now(), start + 3500us);
+}
+
+// ---- Errors -------------------------------------------------------------------------------------
+
+TEST(after_func, refuses_no_function_at_all) {
+  simulation sim;
+  const auto refused =
+      ThrowsMessage<std::invalid_argument>(StrEq("verge: a timer needs a function to call"));
+  void (*none)() = nullptr;
+  EXPECT_THAT([&] { static_cast<void>(after_func(1s, none)); }, refused);
+  EXPECT_THAT([&] { static_cast<void>(after_func(1s, std::function<void()>())); }, refused);
+  EXPECT_THAT([&] { static_cast<void>(every(1s, std::function<void()>())); }, refused);
+}
+
+TEST(timer, with_a_function_has_no_channel) {
+  simulation sim;
+  const auto t = after_func(1s, [] {});
+  EXPECT_THAT([&] { t.c(); }, ThrowsMessage<std::logic_error>(
+                                  StrEq("verge: this timer calls a function and has no channel")));
+}
+
+TEST(ticker, refuses_a_policy_that_there_is_not) {
+  simulation sim;
+  EXPECT_THAT([] { verge::ticker(1s, static_cast<missed_ticks>(9)); },
+              ThrowsMessage<std::invalid_argument>(StrEq(
+                  "verge: no such policy for missed ticks; there are skip, burst and delay")));
+}
+
+TEST(ticker, says_which_period_it_refuses) {
+  simulation sim;
+  EXPECT_THAT([] { verge::ticker(-5us); },
+              ThrowsMessage<std::invalid_argument>(
+                  StrEq("verge: the period of a ticker must be positive, and this one is -5000 "
+                        "ns")));
+}
+
+// ---- Exceptions ---------------------------------------------------------------------------------
+
+/// Collects what a runtime's handler is given.
+class heard {
+ public:
+  std::function<void(std::exception_ptr)> handler() {
+    return [this](const std::exception_ptr& e) {
+      std::lock_guard held(lock_);
+      try {
+        std::rethrow_exception(e);
+      } catch (const std::exception& what) {
+        texts_.emplace_back(what.what());
+      } catch (...) {
+        texts_.emplace_back("something");
+      }
+    };
+  }
+  std::vector<std::string> texts() {
+    std::lock_guard held(lock_);
+    return texts_;
+  }
+
+ private:
+  std::mutex lock_;
+  std::vector<std::string> texts_;
+};
+
+TEST(exceptions, out_of_callbacks_reach_the_handler_and_harm_nobody) {
+  heard h;
+  simulation sim({.on_exception = h.handler()});
+  int others = 0;
+  auto thrower = after_func(10ms, [] { throw std::runtime_error("callback"); });
+  int ticks = 0;
+  const auto e = every(10ms, [&] {
+    ++ticks;
+    throw std::runtime_error("tick " + std::to_string(ticks));
+  });
+  const auto other = every(10ms, [&] { ++others; });
+  after_func(5ms, []() -> task<> {
+    co_await verge::sleep(1ms);
+    throw std::runtime_error("coroutine");
+  }).detach();
+  after_func(7ms, [] { throw 7; }).detach();
+  sim.run_for(35ms);
+  EXPECT_EQ(others, 3);
+  EXPECT_THAT(h.texts(), testing::UnorderedElementsAre("coroutine", "something", "callback",
+                                                       "tick 1", "tick 2", "tick 3"));
+  EXPECT_FALSE(thrower.reset(1ms)) << "and it can be started again";
+  sim.run_for(2ms);
+  EXPECT_EQ(h.texts().size(), 7u);
+}
+
+TEST(exceptions, out_of_tasks_reach_the_joiner_or_else_the_handler) {
+  heard h;
+  runtime rt({.processors = 2, .on_exception = h.handler()});
+  EXPECT_THAT([&] { rt.run([]() -> task<> { throw std::runtime_error("joined"); }); },
+              ThrowsMessage<std::runtime_error>(StrEq("joined")));
+  EXPECT_THAT([&] { rt.run([] { throw std::runtime_error("a call"); }); },
+              ThrowsMessage<std::runtime_error>(StrEq("a call")));
+  EXPECT_TRUE(h.texts().empty());
+  rt.spawn([]() -> task<> { throw std::runtime_error("detached"); }).detach();
+  EXPECT_TRUE(eventually([&] { return h.texts().size() == 1; }));
+  EXPECT_THAT(h.texts(), ElementsAre("detached"));
+
+  auto cancelled_one = rt.spawn([]() -> task<> { co_await verge::sleep(1h); });
+  cancelled_one.cancel();
+  EXPECT_THROW(cancelled_one.join(), cancelled);
+}
+
+TEST(exceptions_that_nobody_takes, end_the_program_and_say_what_they_were) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        runtime rt;
+        as_default here(rt);
+        after_func(0s, [] { throw std::runtime_error("the reason"); }).detach();
+        verge::sleep(test::patience).wait();
+      },
+      "nobody caught an exception of a task or callback: the reason");
+}
+
+// ---- Callbacks that misbehave -------------------------------------------------------------------
+
+TEST(a_callback_that_blocks_for_ever, holds_up_no_other_timer) {
+  for (const unsigned processors : {1U, 2U}) {
+    runtime rt({.processors = processors});
+    as_default here(rt);
+    std::atomic<bool> over{false};
+    std::atomic<int> blocked{0};
+    std::vector<verge::timer> blockers;
+    for (int i = 0; i < 3; ++i) {
+      blockers.push_back(after_func(0s, [&] {
+        ++blocked;
+        while (!over) std::this_thread::sleep_for(1ms);
+      }));
+    }
+    EXPECT_TRUE(eventually([&] { return blocked == 3; })) << blocked << " of 3 have begun";
+    std::atomic<int> ticks{0};
+    const auto e = every(1ms, [&] { ++ticks; });
+    EXPECT_TRUE(eventually([&] { return ticks >= 20; })) << ticks;
+    EXPECT_GE(*after(1ms).recv(), time_point());
+    over = true;
+  }
+}
+
+TEST(a_callback_that_destroys_its_own_handle, ends_the_ticker_from_within) {
+  simulation sim;
+  int ticks = 0;
+  verge::ticker t;
+  t = every(1ms, [&, c = counted()] {
+    if (++ticks == 3) t = verge::ticker();
+    EXPECT_EQ(counted::alive, 1) << "its own captures live until it returns";
+  });
+  sim.run_for(1s);
+  EXPECT_EQ(ticks, 3);
+  EXPECT_EQ(counted::alive, 0);
+}
+
+// ---- Time-outs ----------------------------------------------------------------------------------
+
+TEST(timeout, of_an_operation_that_does_not_take_place_withdraws_it) {
+  simulation sim;
+  chan<int> c;
+  const auto start = sim.now();
+  EXPECT_THAT([&] { verge::timeout(verge::recv(c), 50ms).wait(); },
+              ThrowsMessage<timed_out>(StrEq("verge: not done in time")));
+  EXPECT_EQ(sim.now(), start + 50ms);
+  EXPECT_FALSE(c.try_send(1)) << "nobody receives any more";
+  EXPECT_THROW(verge::timeout(verge::send(c, 1), 50ms).wait(), timed_out);
+  EXPECT_FALSE(c.try_recv());
+}
+
+TEST(timeout, of_an_operation_that_takes_place_gives_its_result) {
+  simulation sim;
+  chan<int> c(1);
+  c.send(1);
+  EXPECT_EQ(verge::timeout(verge::recv(c), 0s).wait(), 1) << "what can be had at once is";
+  EXPECT_THROW(verge::timeout(verge::recv(c), 0s).wait(), timed_out);
+  sim.thread([=]() -> task<> {
+    co_await verge::sleep(20ms);
+    co_await verge::send(c, 2);
+  });
+  const auto start = sim.now();
+  EXPECT_EQ(verge::timeout(verge::recv(c), 1h).wait(), 2);
+  EXPECT_EQ(sim.now(), start + 20ms);
+}
+
+TEST(timeout, of_a_task_cancels_it_and_waits_for_its_end) {
+  simulation sim;
+  const auto start = sim.now();
+  bool cleaned_up = false;
+  const auto work = [&]() -> task<int> {
+    try {
+      co_await verge::sleep(1h);
+    } catch (const cancelled&) {
+      cleaned_up = true;
+      throw;
+    }
+    co_return 1;
+  };
+  EXPECT_THROW(sim.run(verge::timeout(work(), 50ms)), timed_out);
+  EXPECT_TRUE(cleaned_up);
+  EXPECT_EQ(sim.now(), start + 50ms);
+  const auto quick = []() -> task<int> {
+    co_await verge::sleep(1ms);
+    co_return 42;
+  };
+  EXPECT_EQ(sim.run(verge::timeout(quick(), 50ms)), 42);
+  EXPECT_THAT(
+      [&] {
+        sim.run(verge::timeout(
+            []() -> task<> {
+              throw std::runtime_error("its own");
+              co_return;
+            }(),
+            1s));
+      },
+      ThrowsMessage<std::runtime_error>(StrEq("its own")));
+}
+
+}  // namespace
+}  // namespace verge
