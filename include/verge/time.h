@@ -134,14 +134,13 @@ receiver<time_point> after(std::chrono::duration<Rep, Period> d) {
 /// What a ticker does when its ticks are not taken in time. Here it ticks every 10, and nobody
 /// receives between 11 and 34; `>` is when a tick is received:
 ///
-///   skip   due   10        20        30        40        50
-///          >     10                        34(20)   40   50     one tick waits, the others are
-///          gone;
-///                                                               the grid stays as it was
-///   burst  >     10                        34(20) 34(30) 40 50  every tick arrives, late ones at
-///   once delay  >     10                        34(20)      44   54  the next one comes a full
-///   period
-///                                                               after the late one was taken
+///   due     10        20        30        40        50
+///   skip  > 10                      34(20)  40        50      one tick waits, the others are
+///                                                             gone; the grid stays as it was
+///   burst > 10                34(20)34(30)  40        50      every tick arrives, late ones at
+///                                                             once
+///   delay > 10                      34(20)      44        54  the next one comes a full period
+///                                                             after the late one was taken
 ///
 /// The number in brackets is the time that the tick carries.
 enum class missed_ticks : std::uint8_t { skip, burst, delay };

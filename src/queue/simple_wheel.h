@@ -51,8 +51,8 @@ class simple_wheel {
     return due_.empty() ? (hand_ + 1) * shape_.tick : hand_ * shape_.tick;
   }
 
-  /// The tick at which the first timer fires, found by looking at bucket after bucket; 0 if there is
-  /// none. For simulated time, where nobody need come by at empty ticks.
+  /// The tick at which the first timer fires, found by looking at bucket after bucket; 0 if there
+  /// is none. For simulated time, where nobody need come by at empty ticks.
   [[nodiscard]] std::int64_t next_exactly() const noexcept {
     if (size_ == 0) return 0;
     std::int64_t tick = hand_;
