@@ -20,6 +20,7 @@
 #include <verge/simulation.h>
 #include <verge/task.h>
 #include <verge/time.h>
+#include <verge/timeout.h>
 #include "support/scale.h"
 #include "support/stepper.h"
 #include "support/token.h"
@@ -125,6 +126,67 @@ TEST(cancelled_task, is_cancelled_however_deep_it_waits) {
   EXPECT_THROW(h.join(), cancelled);
   EXPECT_TRUE(unwound);
   EXPECT_EQ(token::alive(), 0);
+}
+
+// ---- Time-outs of tasks -------------------------------------------------------------------------
+
+TEST(timeout_of_a_task, gives_the_result_of_one_that_is_in_time) {
+  simulation sim;
+  const int got = sim.run([]() -> task<int> {
+    auto work = []() -> task<int> {
+      co_await verge::sleep(1s);
+      co_return 7;
+    };
+    co_return co_await verge::timeout(work(), 2s);
+  });
+  EXPECT_EQ(got, 7);
+}
+
+TEST(timeout_of_a_task, lets_its_exception_through) {
+  simulation sim;
+  const auto fails = []() -> task<void> {
+    throw std::runtime_error("x");
+    co_return;
+  };
+  EXPECT_THROW(sim.run([&]() -> task<void> { co_await verge::timeout(fails(), 2s); }),
+               std::runtime_error);
+}
+
+TEST(timeout_of_a_task, cancels_one_that_is_late_and_waits_until_it_has_ended) {
+  simulation sim;
+  bool unwound = false;
+  const auto late = [&]() -> task<void> {
+    try {
+      co_await verge::sleep(1h);
+    } catch (const cancelled&) {
+      unwound = true;
+      throw;
+    }
+  };
+  const auto start = sim.now();
+  EXPECT_THROW(sim.run([&]() -> task<void> { co_await verge::timeout(late(), 2s); }), timed_out);
+  EXPECT_TRUE(unwound);
+  EXPECT_EQ(sim.now() - start, 2s);
+}
+
+TEST(timeout_of_a_task, passes_a_cancellation_on_and_waits_until_it_has_ended) {
+  simulation sim;
+  bool unwound = false;
+  auto h = go([&]() -> task<void> {
+    const auto work = [](bool& u) -> task<void> {
+      try {
+        co_await verge::sleep(1h);
+      } catch (const cancelled&) {
+        u = true;
+        throw;
+      }
+    };
+    co_await verge::timeout(work(unwound), 2h);
+  });
+  verge::sleep(1s).wait();
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  EXPECT_TRUE(unwound) << "nothing of it goes on behind the caller's back";
 }
 
 // ---- When ---------------------------------------------------------------------------------------

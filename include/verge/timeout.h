@@ -105,10 +105,13 @@ task<T> timeout_task(task<T> work, std::chrono::nanoseconds limit) {
     h.cancel();
   });
   try {
-    co_return co_await h;
+    co_await end_of(h);
   } catch (const cancelled&) {
-    // Either the task was cancelled, or this one was, and takes the task with it.
-    if (!h.done()) h.cancel();
+    h.cancel();  // this task was cancelled, and takes the other one with it
+  }
+  try {
+    co_return co_await shielded_join(h);
+  } catch (const cancelled&) {
     if (!expired.load(std::memory_order_relaxed)) throw;
   }
   throw_timed_out();

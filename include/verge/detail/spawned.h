@@ -178,13 +178,13 @@ class spawned_task final : public spawned<T>, private task_owner {
 };
 
 /// Waiting for a spawned task to end.
-template <class T, bool Cancellable = true>
-class join_action {
+template <class T, bool Cancellable>
+class end_action {
  public:
   static constexpr const char* waiting_for = "join";
   static constexpr bool cancellable = Cancellable;
 
-  explicit join_action(const join_handle<T>& h) : record_(task_access::record_of(h)) {
+  explicit end_action(const join_handle<T>& h) : record_(task_access::record_of(h)) {
     if (record_ == nullptr || record_->is_joined()) throw_nothing_to_join();
   }
   bool start(waiter& w) noexcept {
@@ -192,14 +192,55 @@ class join_action {
     return record_->ended.subscribe(w);
   }
   void withdraw() noexcept { record_->ended.unsubscribe(*waiter_); }
-  T finish(std::uint32_t) {
-    record_->set_joined();
-    return record_->result.take();
-  }
+  void finish(std::uint32_t /*winner*/) const noexcept {}
+
+ protected:
+  spawned<T>& record() const noexcept { return *record_; }
 
  private:
   spawned<T>* record_;
   waiter* waiter_{nullptr};
+};
+
+/// The same, and taking its result.
+template <class T, bool Cancellable = true>
+class join_action : public end_action<T, Cancellable> {
+ public:
+  using end_action<T, Cancellable>::end_action;
+  T finish(std::uint32_t /*winner*/) {
+    this->record().set_joined();
+    return this->record().result.take();
+  }
+};
+
+/// Waits for a task to end and leaves its result where it is.
+template <class T>
+class end_of : public awaitable<end_of<T>> {
+ public:
+  explicit end_of(const join_handle<T>& h) noexcept : handle_(h) {}
+
+  class action : public end_action<T, true> {
+   public:
+    explicit action(const end_of& op) : end_action<T, true>(op.handle_) {}
+  };
+
+ private:
+  const join_handle<T>& handle_;
+};
+
+/// Joins a task even in one that has been cancelled: for those who take care that the other ends.
+template <class T>
+class shielded_join : public awaitable<shielded_join<T>> {
+ public:
+  explicit shielded_join(const join_handle<T>& h) noexcept : handle_(h) {}
+
+  class action : public join_action<T, false> {
+   public:
+    explicit action(const shielded_join& op) : join_action<T, false>(op.handle_) {}
+  };
+
+ private:
+  const join_handle<T>& handle_;
 };
 
 }  // namespace detail
