@@ -39,6 +39,9 @@ TEST(slack, chooses_a_round_time_within_what_it_is_given) {
 
 class slack : public testing::TestWithParam<engine_traits> {
  protected:
+  /// A timing wheel of 20 ms a bucket wakes for each bucket that comes down in that second.
+  static std::uint64_t coming_down() { return GetParam().tick == 0ns ? 0 : 60; }
+
   /// How often time jumps for a thousand timers that are due in the same second.
   static std::uint64_t wakeups(std::chrono::nanoseconds allowed, bool by_reset) {
     simulation sim({.engine = GetParam().engine});
@@ -53,7 +56,7 @@ class slack : public testing::TestWithParam<engine_traits> {
         EXPECT_LE(sim.now() - begin, d + allowed + GetParam().tick) << "late";
       };
       if (by_reset) {
-        timers.push_back(after_func(1h, check));
+        timers.push_back(after_func(1min, check));
         EXPECT_TRUE(timers.back().reset(d, allowed));
       } else {
         timers.push_back(after_func(d, check, {.slack = allowed}));
@@ -71,11 +74,11 @@ TEST_P(slack, lets_timers_share_their_wake_ups) {
     EXPECT_GE(wakeups(0ns, false), 1000U);
   }
   // Within 10 ms there is always a multiple of 8.4 ms: 121 of them in 1.017 s, and the end.
-  EXPECT_LE(wakeups(10ms, false), 123U);
-  EXPECT_LE(wakeups(100ms, false), 17U);
+  EXPECT_LE(wakeups(10ms, false), 123U + coming_down());
+  EXPECT_LE(wakeups(100ms, false), 17U + coming_down());
 }
 
-TEST_P(slack, can_be_given_with_a_reset) { EXPECT_LE(wakeups(10ms, true), 123U); }
+TEST_P(slack, can_be_given_with_a_reset) { EXPECT_LE(wakeups(10ms, true), 123U + coming_down()); }
 
 TEST_P(slack, is_for_channel_timers_too) {
   simulation sim({.engine = GetParam().engine});
