@@ -390,7 +390,7 @@ TEST(cancellation_in_a_crowd, sends_exactly_what_it_says_it_sent) {
 // A canceller must never touch a waiter whose owner has gone on, also if that one waits again, and
 // again, at the same place in memory.
 TEST(cancellation_in_a_crowd, meets_tasks_that_wait_all_the_time) {
-  const int rounds = test::scale(2'000, 200);
+  const int rounds = test::scale(200, 50);
   runtime rt({.processors = 2});
   for (int round = 0; round < rounds; ++round) {
     chan<int> ping;
