@@ -93,7 +93,7 @@ void live_scheduler::set_processors(unsigned n) {
   std::lock_guard one_at_a_time(resize_lock_);
   engine_->grow(n);
   for (unsigned i = slots(); i < n; ++i) {
-    all_[i] = std::make_unique<processor>(i, 0x2545f4914f6cdd1d * (i + 1));
+    all_[i] = std::make_unique<processor>(i, 0x2545f4914f6cdd1dU * (i + 1));
     all_[i]->retired.store(true, std::memory_order_relaxed);
     slots_.store(i + 1, std::memory_order_release);
   }
