@@ -1,0 +1,198 @@
+// The hybrid engine over a long run, and at a hundred million timers.
+//
+//   hybrid_soak churn [PAIRS]     start and stop timers among 10,000 live ones, with deadlines of 1
+//                                 to 61 s; default a thousand million pairs. Says how much memory
+//                                 there is after the first hundred thousand and at the end, and
+//                                 fails if it has grown by more than an eighth.
+//   hybrid_soak many [TIMERS]     default a hundred million, which takes 8 GiB: starts them, stops
+//                                 half, and fires the rest, in simulated time. Says what each of
+//                                 them takes, in time of the processor, and fails unless all that
+//                                 were left have fired.
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include <engine/engine.h>
+#include <sched/runtime_core.h>
+#include <timer/clockwork.h>
+#include <verge/detail/timer_functions.h>
+
+namespace {
+
+using verge::detail::clockwork;
+using verge::detail::timer_node;
+
+constexpr std::int64_t second = 1'000'000'000;
+
+/// One engine in simulated time; what fires is run at once.
+class soak_world final : public verge::detail::scheduler, public verge::detail::engine_host {
+ public:
+  soak_world()
+      : timers_(
+            new clockwork(verge::detail::make_engine(verge::engine::hybrid, *this), *this, *this)) {
+    engine().grow(1);
+  }
+  ~soak_world() {
+    engine().drain();
+    timers_->end();
+  }
+  soak_world(const soak_world&) = delete;
+  soak_world& operator=(const soak_world&) = delete;
+
+  verge::detail::engine& engine() { return timers_->its_engine(); }
+  void set_time(std::int64_t t) { now_ = t; }
+
+  clockwork& timers() noexcept override { return *timers_; }
+  std::int64_t now() noexcept override { return now_; }
+  std::int64_t cheap_now() noexcept override { return now_; }
+  unsigned home_processor() noexcept override { return 0; }
+  void wake_net_poller(std::int64_t) noexcept override {}
+  void timer_fired(std::int64_t when, std::int64_t now) noexcept override {
+    if (when > now) std::abort();
+  }
+  void ready(verge::detail::runnable& r) noexcept override { r.run(r); }
+  void ready_next(verge::detail::runnable& r) noexcept override { r.run(r); }
+  void ready_last(verge::detail::runnable& r) noexcept override { r.run(r); }
+  std::uint64_t random() noexcept override { return 4; }
+  void block(verge::detail::thread_waiter&, const char*) noexcept override {}
+  void unblock(verge::detail::thread_waiter&) noexcept override {}
+  void enter_blocking() noexcept override {}
+  void leave_blocking() noexcept override {}
+  void job_started(verge::detail::job&) override {}
+  void job_ended(verge::detail::job&) noexcept override {}
+  void unhandled(std::exception_ptr) noexcept override {}
+
+ private:
+  std::int64_t now_ = 3600 * second;
+  clockwork* timers_;
+};
+
+class splitmix {
+ public:
+  std::uint64_t operator()() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  std::uint64_t state_ = 1;
+};
+
+std::uint64_t fired = 0;
+
+timer_node* start(soak_world& world, std::int64_t delay) {
+  return verge::detail::start_func_timer<verge::detail::payload_bytes>(world.timers(), delay, 0,
+                                                                       [] { ++fired; });
+}
+
+/// Of the processor's time that the program has had.
+double now_seconds() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+std::size_t resident_bytes() {
+  std::FILE* f = std::fopen("/proc/self/statm", "r");
+  unsigned long total = 0;
+  unsigned long resident = 0;
+  if (f == nullptr || std::fscanf(f, "%lu %lu", &total, &resident) != 2) resident = 0;
+  if (f != nullptr) std::fclose(f);
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+int churn(std::uint64_t pairs) {
+  soak_world world;
+  splitmix random;
+  std::vector<timer_node*> all(10'000);
+  const auto delay = [&] { return second + static_cast<std::int64_t>(random() % (60 * second)); };
+  for (timer_node*& t : all) t = start(world, delay());
+  std::size_t first = 0;
+  const double begin = now_seconds();
+  for (std::uint64_t i = 0; i < pairs; ++i) {
+    timer_node*& t = all[random() % all.size()];
+    verge::detail::destroy_timer(*t);
+    t = start(world, delay());
+    if (i == 100'000) first = resident_bytes();
+  }
+  const std::size_t last = resident_bytes();
+  const auto counts = world.engine().counts(0);
+  std::printf(
+      "%llu pairs in %.0f s; resident after the first 100,000: %zu KiB, at the end: %zu KiB; "
+      "entries live %llu, out of date %llu\n",
+      static_cast<unsigned long long>(pairs), now_seconds() - begin, first / 1024, last / 1024,
+      static_cast<unsigned long long>(counts.live),
+      static_cast<unsigned long long>(counts.deleted));
+  for (timer_node* t : all) verge::detail::destroy_timer(*t);
+  return last <= first + first / 8 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int many(std::uint64_t n) {
+  soak_world world;
+  splitmix random;
+  std::vector<timer_node*> all(n, nullptr);
+  const std::size_t before = resident_bytes();
+  double begin = now_seconds();
+  const auto say = [&](const char* what, std::uint64_t count) {
+    const double took = now_seconds() - begin;
+    std::printf("%-6s %11llu timers: %6.1f s, %5.0f ns each; resident %.2f GiB\n", what,
+                static_cast<unsigned long long>(count), took,
+                took * 1e9 / static_cast<double>(count),
+                static_cast<double>(resident_bytes()) / (1 << 30));
+    std::fflush(stdout);
+    begin = now_seconds();
+  };
+  for (timer_node*& t : all) {
+    t = start(world, second + static_cast<std::int64_t>(random() % (60 * second)));
+  }
+  std::printf("%.1f bytes per timer\n",
+              static_cast<double>(resident_bytes() - before) / static_cast<double>(n));
+  say("start", n);
+  std::uint64_t stopped = 0;
+  for (std::uint64_t i = 0; i < n; i += 2) {
+    stopped += verge::detail::stop_timer(all[i]);
+  }
+  say("stop", stopped);
+  while (const std::int64_t next = world.engine().next_exactly(0)) {
+    if (next == INT64_MAX) break;
+    // In steps of a millisecond: time goes on, and some are due.
+    world.set_time(std::max(world.now(), next + 1'000'000));
+    while (world.engine().check_timers(0, world.now(), true).ran != 0) {
+    }
+  }
+  say("fire", fired);
+  for (timer_node* t : all) verge::detail::destroy_timer(*t);
+  say("end", n);
+  std::printf("%llu stopped, %llu fired\n", static_cast<unsigned long long>(stopped),
+              static_cast<unsigned long long>(fired));
+  return stopped + fired == n ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  std::uint64_t n = what == "churn" ? 1'000'000'000 : 100'000'000;
+  bool right = argc == 2 || argc == 3;
+  if (argc == 3) {
+    const std::string_view text = argv[2];
+    const auto [end, error] = std::from_chars(text.begin(), text.end(), n);
+    right = error == std::errc{} && end == text.end() && n >= 1000;
+  }
+  if (right && what == "churn") return churn(n);
+  if (right && what == "many") return many(n);
+  std::fprintf(stderr,
+               "hybrid_soak: give 'churn [PAIRS]' or 'many [TIMERS]', with a number of 1000 or "
+               "more\n");
+  return 2;
+}
