@@ -1,7 +1,7 @@
 // The engines beside each other, on what timers are used for. Markdown tables.
 //
-//   engine_bench [--largest=TIMERS] [--rounds=ROUNDS] [--engines=NAME,NAME]
-//                default: 1000000, 5, processor_heap,hybrid
+//   engine_bench [--smallest=TIMERS] [--largest=TIMERS] [--rounds=ROUNDS] [--engines=NAME,NAME]
+//                default: 1000, 1000000, 5, processor_heap,hybrid; sizes 1000, 100000, 1000000 ...
 //
 // Each operation is what a handle does - a callback that fits the node, the clock read for every
 // deadline - on a clockwork with the engine and no scheduler: what a firing makes ready is run at
@@ -310,8 +310,10 @@ void heading(const std::string& what, const std::vector<verge::engine>& engines)
   std::printf("\n");
 }
 
-void run(const std::vector<verge::engine>& engines, std::size_t largest, int rounds) {
+void run(const std::vector<verge::engine>& engines, std::size_t smallest, std::size_t largest,
+         int rounds) {
   for (std::size_t n = 1000; n <= largest; n *= n == 1000 ? 100 : 10) {
+    if (n < smallest) continue;
     std::vector<std::vector<figures>> of(engines.size());
     for (int r = 0; r < rounds; ++r) {
       for (std::size_t e = 0; e < engines.size(); ++e) of[e].push_back(measure(engines[e], n));
@@ -370,6 +372,7 @@ bool names(std::string_view argument, std::vector<verge::engine>& engines) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::size_t smallest = 1000;
   std::size_t largest = 1'000'000;
   int rounds = 5;
   std::vector<verge::engine> engines = {verge::engine::processor_heap, verge::engine::hybrid};
@@ -378,20 +381,21 @@ int main(int argc, char** argv) {
     // ./dev bench hands the same arguments to every program; these are for the others.
     if (argument.starts_with("--benchmark_")) continue;
     try {
-      if (option(argument, "--largest=", largest) || option(argument, "--rounds=", rounds) ||
-          names(argument, engines)) {
+      if (option(argument, "--smallest=", smallest) || option(argument, "--largest=", largest) ||
+          option(argument, "--rounds=", rounds) || names(argument, engines)) {
         continue;
       }
     } catch (const std::exception& e) {
       std::fprintf(stderr, "engine_bench: %s\n", e.what());
       return 2;
     }
-    std::fprintf(stderr,
-                 "engine_bench: cannot use '%s'; give --largest=TIMERS (1000 or more), "
-                 "--rounds=ROUNDS and --engines=NAME,NAME, or nothing\n",
-                 argv[i]);
+    std::fprintf(
+        stderr,
+        "engine_bench: cannot use '%s'; give --smallest=TIMERS, --largest=TIMERS (1000 or more), "
+        "--rounds=ROUNDS and --engines=NAME,NAME, or nothing\n",
+        argv[i]);
     return 2;
   }
-  run(engines, largest, rounds);
+  run(engines, smallest, largest, rounds);
   return 0;
 }

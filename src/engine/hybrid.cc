@@ -102,7 +102,10 @@ bool hybrid::retire(timer_node& t) noexcept {
 }
 
 bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
-  const bool was_armed = home().reset(static_cast<node&>(t), when, period);
+  node& n = static_cast<node&>(t);
+  const timers::change so_far = timers::reset_in_place(n, when, period);
+  const bool was_armed =
+      so_far == timers::change::was_armed || home().finish_reset(so_far, n, when, period);
   count(was_armed ? 0 : 1);
   return was_armed;
 }

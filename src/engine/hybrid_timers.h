@@ -220,30 +220,52 @@ class hybrid_timers {
   /// Arms it for another time, whatever it was; a new entry goes into these timers. True if it was
   /// armed. Throws std::bad_alloc, and has changed nothing then.
   bool reset(node& t, std::int64_t when, std::int64_t period) {
+    return finish_reset(reset_in_place(t, when, period), t, when, period);
+  }
+
+  /// The two halves of it: what can be done without these timers, and what is left then.
+  enum class change : std::uint8_t { was_armed, was_idle, needs_entry, needs_another_entry };
+
+  static change reset_in_place(node& t, std::int64_t when, std::int64_t period) noexcept {
+    if (period > 0) return change::needs_entry;
     when = hybrid_word::clamp(when);
-    if (period > 0) return arm(t, when, period);
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);
     for (;;) {
       const std::int64_t due = hybrid_word::when(w);
       if ((w & hybrid_word::entering) != 0) {
-        if (swap(word, w, hybrid_word::of(when, 0) | hybrid_word::entering)) return due != 0;
+        if (swap(word, w, hybrid_word::of(when, 0) | hybrid_word::entering)) {
+          return due != 0 ? change::was_armed : change::was_idle;
+        }
       } else if (due == 0) {
-        return arm(t, when, 0);
+        return change::needs_entry;
       } else if (when >= due) {
-        if (swap(word, w, hybrid_word::of(when, 0))) return true;
+        if (swap(word, w, hybrid_word::of(when, 0))) return change::was_armed;
       } else {
         const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
-        if (!hybrid_tag::covers(tag, due, when)) return arm(t, when, 0);
+        if (!hybrid_tag::covers(tag, due, when)) return change::needs_entry;
         if (!swap(word, w, hybrid_word::of(when, 0))) continue;
         // The entry may have been moved since, and the word be what it was before.
-        if (Policy::tag(t).load(std::memory_order_relaxed) != tag &&
-            !mutated(hybrid_mutant::blind_hint)) {
-          renew_entry(t);
-        }
-        return true;
+        const bool moved = Policy::tag(t).load(std::memory_order_relaxed) != tag;
+        return moved && !mutated(hybrid_mutant::blind_hint) ? change::needs_another_entry
+                                                            : change::was_armed;
       }
     }
+  }
+
+  bool finish_reset(change so_far, node& t, std::int64_t when, std::int64_t period) {
+    switch (so_far) {
+      case change::was_armed:
+        return true;
+      case change::was_idle:
+        return false;
+      case change::needs_entry:
+        return arm(t, hybrid_word::clamp(when), period);
+      case change::needs_another_entry:
+        break;
+    }
+    renew_entry(t);
+    return true;
   }
 
   // ---- with the lock ----
