@@ -51,6 +51,7 @@ class soak_world final : public verge::detail::scheduler, public verge::detail::
   void set_time(std::int64_t t) { now_ = t; }
 
   clockwork& timers() noexcept override { return *timers_; }
+  bool simulated() const noexcept override { return true; }
   std::int64_t now() noexcept override { return now_; }
   std::int64_t cheap_now() noexcept override { return now_; }
   unsigned home_processor() noexcept override { return 0; }

@@ -69,6 +69,7 @@ class hybrid_engine : public testing::Test, public detail::scheduler, public det
   }
 
   detail::clockwork& timers() noexcept override { return *timers_; }
+  bool simulated() const noexcept override { return true; }
   std::int64_t now() noexcept override { return now_; }
   std::int64_t cheap_now() noexcept override { return now_; }
   unsigned home_processor() noexcept override { return this_processor; }

@@ -286,7 +286,8 @@ std::size_t hybrid::bytes() const noexcept {
 
 std::string hybrid::verify() const {
   for (std::size_t p = 0; p < all().size(); ++p) {
-    const timers& ts = *timers_[p];
+    timers& ts = *timers_[p];
+    std::lock_guard held(ts.lock);
     const std::string where = "processor " + std::to_string(p) + ": ";
     if (std::string wrong = ts.wheel().describe_violation(); !wrong.empty()) return where + wrong;
     const std::int64_t first = ts.wheel().first();
