@@ -1,0 +1,66 @@
+// verge itself: a runtime with the engine asked for, and handles, as a program would have them.
+//
+// The workload runs as a task of the runtime, as goroutines do on Go's side; callbacks run on
+// whichever processor finds them due. There are as many processors as cores, as by default.
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include <verge/runtime.h>
+#include <verge/time.h>
+#include <verge/version.h>
+
+#include "driver.h"
+#include "linked.h"
+
+namespace verge::bench {
+namespace {
+
+class verge_adapter {
+ public:
+  using handle = verge::timer;
+  static constexpr bool thread_safe = true;
+  static constexpr bool has_loop = false;
+  static constexpr const char* no_lateness = nullptr;
+
+  explicit verge_adapter(const setting& s)
+      : runtime_({.processors = std::max(std::thread::hardware_concurrency(), s.threads),
+                  .engine = which}) {}
+
+  handle start(std::int64_t delay, appointment* a) {
+    return verge::after_func(std::chrono::nanoseconds(delay), [a] { call(a); });
+  }
+  void stop(handle& h) { h = handle(); }
+  void reset(handle& h, std::int64_t delay) { h.reset(std::chrono::nanoseconds(delay)); }
+  void run_due(unsigned /*thread*/) {}
+
+  template <class F>
+  void enter(F f) {
+    runtime_.run(f);
+  }
+  template <class F>
+  void in_threads(unsigned n, F f) {
+    using running = decltype(runtime_.spawn([] {}));
+    std::vector<running> others;
+    for (unsigned i = 0; i < n; ++i) others.push_back(runtime_.spawn([&f, i] { f(i); }));
+    for (running& r : others) r.join();
+  }
+
+  /// Of all instances: one process measures one engine.
+  static inline engine which{};
+
+ private:
+  runtime runtime_;
+};
+
+}  // namespace
+
+linked_peer verge_peer(engine which) {
+  return {.version = std::string(version()), .run = [which](const request& r) {
+            verge_adapter::which = which;
+            return driver<verge_adapter>::run(r);
+          }};
+}
+
+}  // namespace verge::bench

@@ -1,0 +1,68 @@
+#include "programs.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+#include "child_process.h"
+
+namespace verge::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path sources = VERGE_BENCH_PEERS_SOURCE;
+const fs::path built = VERGE_BENCH_PEERS_BINARY;
+
+void build(const std::vector<std::string>& words, const fs::path& folder) {
+  if (!run_program(words, folder.string())) {
+    throw std::runtime_error(words[0] + " could not build it in " + folder.string() +
+                             "; it says why above");
+  }
+}
+
+/// A folder in which a compiler may keep things, also where there is no home.
+fs::path folder_for(const char* name) {
+  const fs::path folder = built / name;
+  fs::create_directories(folder);
+  return folder;
+}
+
+}  // namespace
+
+std::vector<std::string> build_go() {
+  setenv("GO111MODULE", "on", 1);
+  setenv("GOFLAGS", "-mod=mod", 1);
+  setenv("GOTOOLCHAIN", "local", 1);
+  setenv("GOPROXY", "off", 1);
+  if (getenv("HOME") == nullptr) setenv("GOCACHE", (folder_for("go") / "cache").c_str(), 0);
+  const fs::path program = folder_for("go") / "peer";
+  build({"go", "build", "-o", program.string(), "."}, sources / "go");
+  return {program.string()};
+}
+
+std::vector<std::string> build_netty() {
+  const fs::path jar = "/usr/share/java/netty-common.jar";
+  if (!fs::exists(jar)) throw std::runtime_error(jar.string() + " is missing");
+  const fs::path classes = folder_for("netty");
+  build({"javac", "-d", classes.string(), "-cp", jar.string(), "Peer.java"}, sources / "netty");
+  return {"java", "-cp", classes.string() + ":" + jar.string(), "Peer"};
+}
+
+/// Debian's crates stand in a folder; cargo takes them from there instead of from the network, as
+/// the configuration beside the program says. They want Debian's own compiler.
+std::vector<std::string> build_tokio() {
+  if (!fs::exists("/usr/share/cargo/registry")) {
+    throw std::runtime_error("/usr/share/cargo/registry is missing");
+  }
+  const fs::path target = folder_for("tokio");
+  const bool of_debian = fs::exists("/usr/bin/cargo") && fs::exists("/usr/bin/rustc");
+  if (of_debian) setenv("RUSTC", "/usr/bin/rustc", 1);
+  setenv("CARGO_HOME", (target / "home").c_str(), 1);
+  build({of_debian ? "/usr/bin/cargo" : "cargo", "build", "--release", "--offline", "--quiet",
+         "--target-dir", target.string()},
+        sources / "tokio");
+  return {(target / "release" / "peer").string()};
+}
+
+}  // namespace verge::bench

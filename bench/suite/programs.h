@@ -1,0 +1,16 @@
+// The peers that are programs in other languages: bench/peers/go, netty and tokio. Each is built
+// when it is first asked for, without the network, from what Debian's packages have put in place.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace verge::bench {
+
+/// Each builds and gives the command that starts it. Throws std::runtime_error that says what is
+/// missing.
+std::vector<std::string> build_go();
+std::vector<std::string> build_netty();
+std::vector<std::string> build_tokio();
+
+}  // namespace verge::bench

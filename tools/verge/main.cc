@@ -1,0 +1,47 @@
+// verge: the command line tool.
+//
+//   verge bench ...       measures verge's engines and other systems side by side
+//   verge peer NAME       one of the systems that are linked in, asked line by line: what bench
+//                         starts for each measurement
+//
+// Errors are one line that says what to do, and status 2.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+
+#include <verge/version.h>
+
+#include "../../bench/peers/protocol.h"
+#include "../../bench/suite/systems.h"
+#include "bench_command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("The tool of verge, the timer runtime for C++ servers.", "verge");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string(verge::version()));
+  app.failure_message(CLI::FailureMessage::simple);
+
+  verge::bench::bench_command bench(app);
+
+  std::string name;
+  CLI::App* peer = app.add_subcommand("peer", "Answer requests to one system, from the input");
+  peer->group("");  // for bench, not for people
+  peer->add_option("NAME", name)->required();
+
+  try {
+    app.parse(argc, argv);
+    if (peer->parsed()) {
+      serve(verge::bench::linked_peer_named(name), std::cin, std::cout);
+      return 0;
+    }
+    return bench.run();
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);
+    return code == 0 ? 0 : 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "verge: %s\n", e.what());
+    return 2;
+  }
+}
