@@ -53,7 +53,7 @@ class timeout_action {
 
   bool start(waiter& w) noexcept {
     if (!inner_.start(w)) return false;
-    if (limit_.start(w, by_limit)) return limited_ = true;
+    if (limited_ ? limit_.resume(w) : limit_.start(w, by_limit)) return limited_ = true;
     // The time is up as it begins, or the limit cannot be kept - unless what is waited for was
     // faster, and wakes us.
     expired_ = w.claim(by_limit);
@@ -62,6 +62,10 @@ class timeout_action {
   void withdraw() noexcept {
     if (limited_) limit_.withdraw();
     inner_.withdraw();
+  }
+  void again() noexcept requires retrying_operation<typename Op::action> {
+    if (limited_) limit_.pause();
+    inner_.again();
   }
   decltype(auto) finish(std::uint32_t winner) {
     if (limited_) limit_.withdraw();

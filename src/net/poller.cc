@@ -124,11 +124,13 @@ void poller::add_wake_up(int fd, std::uint64_t tag) {
 
 std::error_code poller::open(int fd, source& s) noexcept {
   if (fd < 0) return error(EBADF);
+  if (forked()) return error(ECANCELED);
   table::entry* e = table_.find_or_make(fd);
   if (e == nullptr) return error(ENOMEM);
 
   const std::lock_guard hold(e->lock);  // an event that comes at once waits until the source is set
   if (e->source != nullptr) return error(EEXIST);
+  if (ended_.load(std::memory_order_relaxed)) return error(ECANCELED);
   ++e->generation;
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
@@ -140,6 +142,7 @@ std::error_code poller::open(int fd, source& s) noexcept {
 }
 
 std::error_code poller::close(int fd) noexcept {
+  if (forked()) return {};
   table::entry* e = table_.find(fd);
   if (e == nullptr) return error(ENOENT);
 
@@ -150,6 +153,14 @@ std::error_code poller::close(int fd) noexcept {
   epoll_event ignored{};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, &ignored) != 0) return error(errno);
   return {};
+}
+
+void poller::end() noexcept {
+  ended_.store(true, std::memory_order_relaxed);
+  table_.for_each([](table::entry& e) {
+    const std::lock_guard hold(e.lock);
+    if (e.source != nullptr && e.source->on_end != nullptr) e.source->on_end(*e.source);
+  });
 }
 
 void poller::deliver(const epoll_event& event, ready_list& ready) noexcept {

@@ -20,6 +20,7 @@
 //    called again and may be destroyed, whatever events other threads still hold (source_table.h
 //    says how). So call close() without any lock that on_events() takes, and before ::close() of
 //    the descriptor, which makes its number free for others.
+//  - end() tells every source that no event will come any more. After it, open() fails.
 //  - An event is a hint: by the time a source hears of it somebody may have read all there was.
 //  - After a fork the child must not use the parent's poller, as both share one epoll set, but it
 //  may
@@ -62,6 +63,8 @@ class poller {
     /// `epoll_events` are epoll's bits: EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR.
     using event_fn = void (*)(source&, std::uint32_t epoll_events, ready_list&) noexcept;
     event_fn on_events;
+    /// Nobody polls any more. Under the same rules as on_events; null if it is all the same.
+    void (*on_end)(source&) noexcept {nullptr};
   };
 
   /// Throws std::system_error if the descriptors it needs cannot be had, or if the way of waiting
@@ -75,6 +78,12 @@ class poller {
   std::error_code open(int fd, source& s) noexcept;
   /// Ends what open() began; ENOENT if fd is not open here.
   std::error_code close(int fd) noexcept;
+
+  /// The last poll has been: tells all sources, and takes no new ones (ECANCELED).
+  void end() noexcept;
+  /// In the child of a fork: leaves the epoll set, which is the parent's too, and all locks alone.
+  void lost_in_fork() noexcept { forked_.store(true, std::memory_order_relaxed); }
+  bool forked() const noexcept { return forked_.load(std::memory_order_relaxed); }
 
   /// Waits for events and returns what they made ready, in order. A negative time-out is for ever,
   /// 0 is not at all. Returns early, and maybe with nothing, after a break, an event or a signal:
@@ -108,6 +117,9 @@ class poller {
   bool timer_set_{false};  ///< Belongs to the one poll that waits.
   table table_;
   std::atomic<std::size_t> sources_{0};
+  /// Set before end() takes the first entry's lock: who opens an entry after that sees it.
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> forked_{false};
 
   /// A break is on its way: set by the one who writes the eventfd, cleared by the poll that read
   /// it. So at most one write is outstanding. Publishes what the breaker wrote before it called.

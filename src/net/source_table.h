@@ -68,6 +68,17 @@ class source_table {
     return there + p.offset;
   }
 
+  /// Calls f for every entry that there is.
+  template <class F>
+  void for_each(F&& f) {
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+      entry* segment = segments_[i].load(std::memory_order_acquire);
+      if (segment == nullptr) continue;
+      const std::size_t size = i == 0 ? first_size : first_size << (i - 1);
+      for (std::size_t j = 0; j < size; ++j) f(segment[j]);
+    }
+  }
+
  private:
   static constexpr std::size_t first_size = 64;
   static constexpr std::size_t first_bits = std::bit_width(first_size) - 1;

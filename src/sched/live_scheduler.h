@@ -70,7 +70,6 @@ class live_scheduler final : public scheduler, public engine_host {
   /// them.
   unsigned processors_made() const noexcept { return slots(); }
   unsigned spares_made() const noexcept { return spares_made_.load(std::memory_order_acquire); }
-  poller& net() noexcept { return poller_; }
 
   // scheduler
   void ready(runnable& r) noexcept override;
@@ -84,6 +83,7 @@ class live_scheduler final : public scheduler, public engine_host {
   void job_ended(job& j) noexcept override;
   void unhandled(std::exception_ptr e) noexcept override;
   clockwork& timers() noexcept override { return *timers_; }
+  std::shared_ptr<poller> net() noexcept override { return shared_poller_; }
   void enter_blocking() noexcept override;
   void leave_blocking() noexcept override;
 
@@ -175,7 +175,9 @@ class live_scheduler final : public scheduler, public engine_host {
   exception_handler handler_;
   clockwork* timers_{nullptr};
   engine* engine_{nullptr};
-  poller poller_;
+  /// Shared with descriptors, which may outlive the scheduler.
+  const std::shared_ptr<poller> shared_poller_;
+  poller& poller_;
 
   /// One change of the number of processors at a time. Taken before lock_.
   std::mutex resize_lock_;

@@ -12,6 +12,7 @@ worker* live_scheduler::worker_with_processor() noexcept {
 }
 
 void live_scheduler::ready(runnable& r) noexcept {
+  if (this_thread.polls_for == this) return this_thread.found->push_back(r);
   if (worker* w = worker_with_processor()) {
     push_local(*w->held, r);
     if (!w->firing) wake_processor();
@@ -32,6 +33,7 @@ void live_scheduler::ready(runnable& r) noexcept {
 /// wake-up per hand-over would cost a hundred times the hand-over. Should the caller not suspend
 /// the monitor sees to it.
 void live_scheduler::ready_next(runnable& r) noexcept {
+  if (this_thread.polls_for == this) return this_thread.found->push_back(r);
   worker* w = worker_with_processor();
   // What a timer makes ready keeps its place behind what an earlier timer did.
   if (w == nullptr || w->firing) return ready(r);

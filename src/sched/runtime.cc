@@ -58,7 +58,10 @@ struct registry {
   static void in_parent() { get().lock.unlock(); }
   static void in_child() {
     registry& all = get();
-    for (runtime_core* c = all.first; c != nullptr; c = c->next) c->timers->lost_in_fork();
+    for (runtime_core* c = all.first; c != nullptr; c = c->next) {
+      c->timers->lost_in_fork();
+      c->scheduler.net()->lost_in_fork();
+    }
     all.first = nullptr;
     all.standard.store(nullptr, std::memory_order_relaxed);  // leaked: its threads are gone
     all.lock.unlock();

@@ -45,7 +45,7 @@ runtime_stats runtime::stats() const {
   const unsigned spares = s.spares_made();
   for (unsigned i = 0; i < spares; ++i) add(all.total, as_stats(s.read(made + i), {}));
   add(all.total, as_stats(s.read_foreign(), {}));
-  const auto net = s.net().statistics();
+  const auto net = s.net()->statistics();
   all.poll_breaks = net.breaks_written;
   all.polls = net.blocking_polls;
   all.monitor_wakeups = s.monitor_wakeups();

@@ -4,6 +4,7 @@
 
 namespace verge::detail {
 
+class ready_list;
 struct worker;
 
 /// What the calling thread is to verge. Only this thread reads or writes it.
@@ -12,6 +13,10 @@ struct thread_state {
   worker* as_worker{nullptr};   ///< it, as a worker of a live scheduler
   bool drives_engine{false};    ///< it is an engine's own: what it makes ready are timers
   job* running{nullptr};        ///< the job it runs a piece of
+  /// While it works through the events of a poll: the scheduler that it polls for, and where what
+  /// they make ready goes, to be queued all at once.
+  const scheduler* polls_for{nullptr};
+  ready_list* found{nullptr};
 };
 
 /// Every scheduler says when it begins and when it ends: an exception that nobody has taken goes

@@ -26,7 +26,10 @@ void check_number(unsigned n) {
 
 live_scheduler::live_scheduler(unsigned processors, exception_handler handler,
                                poller::wait_method method)
-    : handler_(std::move(handler)), poller_(method), processors_(processors) {
+    : handler_(std::move(handler)),
+      shared_poller_(std::make_shared<poller>(method)),
+      poller_(*shared_poller_),
+      processors_(processors) {
   check_number(processors);
 }
 
@@ -64,7 +67,7 @@ void live_scheduler::stop() noexcept {
       idle_workers_ = nullptr;
       if (workers_.empty()) {
         ended_ = true;
-        return;
+        break;
       }
       w = std::move(workers_.back());
       workers_.pop_back();
@@ -77,6 +80,9 @@ void live_scheduler::stop() noexcept {
       w->thread.join();
     }
   }
+  // Nobody polls any more: threads, and tasks of other runtimes, that wait for a descriptor of this
+  // one are told. With no lock, for they are woken.
+  poller_.end();
 }
 
 runnable* live_scheduler::take_leftover() noexcept {

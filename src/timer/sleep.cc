@@ -68,6 +68,13 @@ void sleep_action::withdraw() noexcept {
   clockwork::of(*node_).stop(*node_);
 }
 
+void sleep_action::pause() noexcept { event(*node_).unsubscribe(*waiter_); }
+
+bool sleep_action::resume(waiter& w) noexcept {
+  waiter_ = &w;
+  return event(*node_).subscribe(w);
+}
+
 void sleep_action::finish(std::uint32_t /*winner*/) {
   if (error_ != nullptr) std::rethrow_exception(error_);
 }

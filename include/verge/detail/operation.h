@@ -36,6 +36,11 @@
 ///  - After start() said true, exactly one of finish(ticket of the event that won) and withdraw()
 ///    is called, when no more wake-up can come. Either leaves no event that knows the waiter. After
 ///    start() said false, finish(waiter::nobody) is.
+///  - An operation may be woken by a hint (waiter::by_hint): that it is worth another try, as an
+///    event of epoll's is. One that has again() is then asked to take the waiter off whatever still
+///    knows it, and started once more, until it need not wait or something else wins. That
+///    happens before the coroutine is resumed, on the worker that would have resumed it. Whoever
+///    wraps such an operation passes again() on.
 ///  - A task that has been cancelled throws `cancelled` when it starts any operation; one that
 ///    waits stops waiting and throws. If the operation's own event was faster, the operation is
 ///    done and gives its result, so nothing that was received is lost; the next one throws.
@@ -50,6 +55,13 @@ concept operation = requires(Op op, waiter& w, std::uint32_t winner) {
   { op.withdraw() }
   noexcept;
   op.finish(winner);
+};
+
+/// One that may be woken by a hint, and starts again.
+template <class Op>
+concept retrying_operation = operation<Op> && requires(Op op) {
+  { op.again() }
+  noexcept;
 };
 
 /// One wait for an operation, by whatever kind of waiter.
@@ -79,6 +91,19 @@ class wait_for {
         return !waiter_.claim(waiter::by_cancellation);
     }
     return true;
+  }
+
+  /// After a wake-up: whether it was a hint, so that the next thing is to begin once more.
+  bool again() noexcept {
+    if constexpr (retrying_operation<Op>) {
+      if (waiter_.winner() != waiter::by_hint) return false;
+      leave();
+      op_.again();
+      waiter_.rearm();
+      return true;
+    } else {
+      return false;
+    }
   }
 
   decltype(auto) end() {
@@ -115,7 +140,7 @@ class wait_for {
 
 /// What `co_await operation` runs. Destroying it while its coroutine is suspended ends the wait.
 template <operation Op>
-class operation_awaiter {
+class operation_awaiter : private coroutine_waiter {
  public:
   template <class... Args>
   explicit operation_awaiter(Args&&... args)
@@ -124,7 +149,7 @@ class operation_awaiter {
   operation_awaiter& operator=(const operation_awaiter&) = delete;
   ~operation_awaiter() {
     if (!wait_.is_waiting()) return;
-    waiter_.retire();
+    retire();
     wait_.give_up();
   }
 
@@ -133,8 +158,8 @@ class operation_awaiter {
     return false;
   }
   bool await_suspend(std::coroutine_handle<> h) noexcept {
-    waiter_.suspend(h);
-    return wait_.begin() && waiter_.park();
+    suspend(h);
+    return suspended();
   }
   decltype(auto) await_resume() { return wait_.end(); }
 
@@ -144,9 +169,27 @@ class operation_awaiter {
   };
   template <class... Args>
   explicit operation_awaiter(on_behalf_of who, Args&&... args)
-      : waiter_(who.j), wait_(who.j, waiter_, std::forward<Args>(args)...) {}
+      : coroutine_waiter(who.j), wait_(who.j, *this, std::forward<Args>(args)...) {
+    if constexpr (retrying_operation<Op>) this->run = &try_again;
+  }
 
-  coroutine_waiter waiter_;
+  /// Waits. True if the coroutine stays suspended - then this object may be gone by now.
+  bool suspended() noexcept {
+    do {
+      if (!wait_.begin()) return false;
+      if (park()) return true;
+    } while (wait_.again());
+    return false;
+  }
+
+  /// What a worker runs when the coroutine is woken.
+  static void try_again(runnable& r) noexcept {
+    auto& self = static_cast<operation_awaiter&>(r);
+    set_current_job(self.its_job());
+    if (self.wait_.again() && self.suspended()) return set_current_job(nullptr);
+    resume_coroutine(r);
+  }
+
   wait_for<Op, coroutine_waiter> wait_;
 };
 
@@ -156,7 +199,10 @@ decltype(auto) wait_on_thread(Args&&... args) {
   thread_waiter waiter;
   wait_for<Op, thread_waiter> wait(current_job(), waiter, std::forward<Args>(args)...);
   wait.throw_if_cancelled();
-  if (wait.begin()) waiter.wait(Op::waiting_for);
+  do {
+    if (!wait.begin()) break;
+    waiter.wait(Op::waiting_for);
+  } while (wait.again());
   return wait.end();
 }
 

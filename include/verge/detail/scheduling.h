@@ -4,6 +4,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <exception>
+#include <memory>
 
 #include <verge/detail/transfer.h>
 #include <verge/detail/waiter.h>
@@ -26,6 +27,7 @@
 namespace verge::detail {
 
 class clockwork;
+class poller;
 class scheduler;
 class thread_waiter;
 
@@ -101,6 +103,10 @@ class scheduler {
 
   /// The timers that go by this scheduler's clock.
   virtual clockwork& timers() noexcept = 0;
+
+  /// The poller that sees to this scheduler's descriptors; nullptr in simulated time, where there
+  /// is none. It outlives the scheduler for as long as somebody holds it.
+  virtual std::shared_ptr<poller> net() noexcept { return nullptr; }
 
   /// Every job says when it begins and when it has ended.
   virtual void job_started(job&) = 0;
@@ -184,7 +190,23 @@ class coroutine_waiter : public waiter, public runnable {
     while (phase_.load(std::memory_order_acquire) != woken) patience.wait();
   }
 
+  /// For another wait, after one that has ended.
+  void rearm() noexcept {
+    forget_winner();
+    phase_.store(unparked, std::memory_order_relaxed);
+  }
+
   scheduler& home() const noexcept { return *scheduler_; }
+
+ protected:
+  job* its_job() const noexcept { return job_; }
+
+  static void resume_coroutine(runnable& r) noexcept {
+    auto& self = static_cast<coroutine_waiter&>(r);
+    set_current_job(self.job_);
+    run_coroutine(self.handle_);  // self is gone when this returns
+    set_current_job(nullptr);
+  }
 
  private:
   enum phase : std::uint32_t { unparked, parked, woken };
@@ -194,12 +216,6 @@ class coroutine_waiter : public waiter, public runnable {
     const scheduler::visit visit(*self.scheduler_);
     if (self.phase_.exchange(woken, std::memory_order_acq_rel) == parked)
       visit.to().ready_next(self);
-  }
-  static void resume_coroutine(runnable& r) noexcept {
-    auto& self = static_cast<coroutine_waiter&>(r);
-    set_current_job(self.job_);
-    run_coroutine(self.handle_);  // self is gone when this returns
-    set_current_job(nullptr);
   }
 
   std::coroutine_handle<> handle_;
@@ -215,6 +231,12 @@ class thread_waiter : public waiter {
 
   /// Blocks until woken.
   void wait(const char* waiting_for) noexcept;
+
+  /// For another wait, after one that has ended.
+  void rearm() noexcept {
+    forget_winner();
+    word_.store(0, std::memory_order_relaxed);
+  }
 
   /// For schedulers: the kernel's side of blocking and of waking.
   void wait_in_kernel() noexcept;

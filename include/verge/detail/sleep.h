@@ -26,6 +26,9 @@ class sleep_action {
   /// `ticket` is what the waiter knows this event by, if it waits for others as well.
   bool start(waiter& w, std::uint32_t ticket) noexcept;
   void withdraw() noexcept;
+  /// Lets go of the waiter while the time runs on; and goes on for it, or says that the time is up.
+  void pause() noexcept;
+  bool resume(waiter& w) noexcept;
   void finish(std::uint32_t winner);
 
  private:

@@ -27,6 +27,8 @@ class waiter {
   static constexpr std::uint32_t nobody = 0;
   static constexpr std::uint32_t by_cancellation = UINT32_MAX;
   static constexpr std::uint32_t by_owner = UINT32_MAX - 1;
+  /// What is waited for may have come: the operation is to look, and maybe to wait again.
+  static constexpr std::uint32_t by_hint = UINT32_MAX - 3;
 
   explicit waiter(wake_fn how) noexcept : wake_(how) {}
   waiter(const waiter&) = delete;
@@ -48,6 +50,9 @@ class waiter {
 
  protected:
   ~waiter() = default;
+
+  /// Makes a waiter that was claimed and woken ready for another wait. No event may know it.
+  void forget_winner() noexcept { winner_.store(nobody, std::memory_order_relaxed); }
 
  private:
   wake_fn wake_;

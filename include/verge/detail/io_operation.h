@@ -1,0 +1,299 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <verge/detail/operation.h>
+#include <verge/detail/sleep.h>
+#include <verge/endpoint.h>
+#include <verge/io.h>
+
+#pragma GCC visibility push(default)
+
+/// Operations on descriptors: reading, writing, accepting, connecting (operation.h).
+///
+/// All of them are one thing: try the system call; if it would block, wait for a hint that it would
+/// not, and try again. What differs is the system call, which is `attempt`.
+namespace verge::detail {
+
+class descriptor;
+
+enum class io_direction : std::uint8_t { read, write };
+
+/// One who waits for a direction of a descriptor. See src/net/descriptor.h for the rules.
+struct io_waiting {
+  waiter* who{nullptr};
+  io_waiting* next{nullptr};
+  io_waiting* previous{nullptr};
+  bool listed{false};
+};
+
+/// A counted reference to a descriptor, or to none: the inside of every handle. The one that was
+/// made first, the owner's, closes it when it goes.
+class descriptor_handle {
+ public:
+  descriptor_handle() noexcept = default;
+  explicit descriptor_handle(descriptor* d) noexcept : it_(d) {}
+  descriptor_handle(descriptor_handle&& other) noexcept : it_(std::exchange(other.it_, nullptr)) {}
+  descriptor_handle& operator=(descriptor_handle&& other) noexcept {
+    descriptor_handle(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~descriptor_handle() {
+    if (it_ != nullptr) close_and_drop();
+  }
+
+  void swap(descriptor_handle& other) noexcept { std::swap(it_, other.it_); }
+  descriptor* get() const noexcept { return it_; }
+
+ private:
+  void close_and_drop() noexcept;
+
+  descriptor* it_{nullptr};
+};
+
+class io_action {
+ public:
+  static constexpr bool cancellable = true;
+
+  io_action(const io_action&) = delete;
+  io_action& operator=(const io_action&) = delete;
+
+  bool start(waiter& w) noexcept;
+  void again() noexcept {}
+  void withdraw() noexcept;
+
+ protected:
+  /// Makes the system call. False if it would block; else the action knows how it ended.
+  using attempt_fn = bool (*)(io_action&, descriptor&) noexcept;
+
+  io_action(descriptor* d, io_direction direction, bool exclusive, attempt_fn attempt) noexcept
+      : descriptor_(d), attempt_(attempt), direction_(direction), exclusive_(exclusive) {}
+  ~io_action() = default;
+
+  /// Takes the waiter off the descriptor's list, if it is still on.
+  void unlist() noexcept;
+  /// To be called by finish(), before it looks at error_. Throws on misuse.
+  void conclude(std::uint32_t winner);
+
+  descriptor* descriptor_;
+  std::error_code error_;
+
+ private:
+  void leave() noexcept;
+
+  attempt_fn attempt_;
+  io_waiting waiting_;
+  const io_direction direction_;
+  const bool exclusive_;
+  bool entered_{false};  ///< has its reference on the descriptor, and the direction if exclusive
+  bool misused_{false};
+};
+
+/// What the user holds of an operation. Actions are made from it.
+template <class Action>
+class [[nodiscard("co_await it, or wait() for it")]] io_operation
+    : public awaitable<io_operation<Action>> {
+ public:
+  using action = Action;
+  using arguments = typename Action::arguments;
+  explicit io_operation(arguments a) noexcept : arguments_(std::move(a)) {}
+
+ private:
+  friend Action;
+  arguments arguments_;
+};
+
+class read_action : public io_action {
+ public:
+  static constexpr const char* waiting_for = "read";
+  struct arguments {
+    descriptor* from;
+    buffer into;
+    bool full;
+  };
+  explicit read_action(io_operation<read_action>& op) noexcept;
+  io_result finish(std::uint32_t winner);
+
+ private:
+  static bool attempt(io_action& a, descriptor& d) noexcept;
+
+  std::byte* data_;
+  std::size_t size_;
+  std::size_t done_{0};
+  bool full_;
+};
+
+class write_action : public io_action {
+ public:
+  static constexpr const char* waiting_for = "write";
+  struct arguments {
+    descriptor* to;
+    const_buffer from;
+    bool all;
+  };
+  explicit write_action(io_operation<write_action>& op) noexcept;
+  io_result finish(std::uint32_t winner);
+
+ private:
+  static bool attempt(io_action& a, descriptor& d) noexcept;
+
+  const std::byte* data_;
+  std::size_t size_;
+  std::size_t done_{0};
+  bool all_;
+};
+
+/// Waits until a read, or a write, would not block.
+class readiness_action : public io_action {
+ public:
+  static constexpr const char* waiting_for = "a descriptor to be ready";
+  struct arguments {
+    descriptor* of;
+    io_direction direction;
+  };
+  explicit readiness_action(io_operation<readiness_action>& op) noexcept;
+  std::error_code finish(std::uint32_t winner);
+
+ private:
+  static bool attempt(io_action& a, descriptor& d) noexcept;
+
+  const short events_;
+};
+
+/// Accepts a connection. Out of descriptors it waits a little and tries again: the connection stays
+/// in the kernel's queue meanwhile.
+class accept_action : public io_action {
+ public:
+  static constexpr const char* waiting_for = "accept";
+
+  void again() noexcept;
+  bool start(waiter& w) noexcept;
+  void withdraw() noexcept;
+
+ protected:
+  explicit accept_action(descriptor* listener) noexcept;
+  ~accept_action() = default;
+  descriptor_handle conclude_accept(std::uint32_t winner);
+
+ private:
+  static bool attempt(io_action& a, descriptor& d) noexcept;
+
+  descriptor_handle accepted_;
+  std::optional<sleep_action> back_off_;
+  std::int64_t delay_{0};  ///< of the next back-off, while there is one to be had; else 0
+  bool exhausted_{false};
+};
+
+template <class Conn>
+class accept_into : public accept_action {
+ public:
+  struct arguments {
+    descriptor* listener;
+  };
+  explicit accept_into(io_operation<accept_into>& op) noexcept
+      : accept_action(op.arguments_.listener) {}
+  result<Conn> finish(std::uint32_t winner) {
+    descriptor_handle d = conclude_accept(winner);
+    return {Conn(std::move(d)), error_};
+  }
+};
+
+/// Makes a socket and connects it.
+class connect_action : public io_action {
+ public:
+  static constexpr const char* waiting_for = "connect";
+
+  struct target {
+    endpoint to;
+    int type;            ///< SOCK_STREAM or SOCK_DGRAM
+    std::int64_t limit;  ///< in nanoseconds; the largest is none
+  };
+  bool start(waiter& w) noexcept;
+  void withdraw() noexcept;
+
+ protected:
+  explicit connect_action(const target& t);
+  ~connect_action() = default;
+  descriptor_handle conclude_connect(std::uint32_t winner);
+
+ private:
+  static bool attempt(io_action& a, descriptor& d) noexcept;
+  std::error_code connected(descriptor& d) noexcept;
+
+  target target_;
+  descriptor_handle socket_;
+  bool begun_{false};
+};
+
+template <class Conn>
+class connect_into : public connect_action {
+ public:
+  using arguments = connect_action::target;
+  explicit connect_into(io_operation<connect_into>& op) : connect_action(op.arguments_) {}
+  result<Conn> finish(std::uint32_t winner) {
+    descriptor_handle d = conclude_connect(winner);
+    return {Conn(std::move(d)), error_};
+  }
+};
+
+}  // namespace verge::detail
+
+namespace verge {
+
+/// What was received, and from whom.
+struct [[nodiscard]] datagram {
+  std::size_t bytes{0};
+  std::error_code error{};
+  endpoint from{};
+  bool truncated{false};  ///< it was longer than the buffer; the rest is gone
+
+  explicit operator bool() const noexcept { return !error; }
+};
+
+}  // namespace verge
+
+namespace verge::detail {
+
+class receive_from_action : public io_action {
+ public:
+  static constexpr const char* waiting_for = "receive";
+  struct arguments {
+    descriptor* from;
+    buffer into;
+  };
+  explicit receive_from_action(io_operation<receive_from_action>& op) noexcept;
+  datagram finish(std::uint32_t winner);
+
+ private:
+  static bool attempt(io_action& a, descriptor& d) noexcept;
+
+  buffer into_;
+  datagram got_;
+};
+
+class send_to_action : public io_action {
+ public:
+  static constexpr const char* waiting_for = "send";
+  struct arguments {
+    descriptor* from;
+    const_buffer what;
+    endpoint to;  ///< none: to the one it is connected to
+  };
+  explicit send_to_action(io_operation<send_to_action>& op) noexcept;
+  io_result finish(std::uint32_t winner);
+
+ private:
+  static bool attempt(io_action& a, descriptor& d) noexcept;
+
+  const_buffer what_;
+  endpoint to_;
+  std::size_t sent_{0};
+};
+
+}  // namespace verge::detail
+
+#pragma GCC visibility pop

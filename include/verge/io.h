@@ -1,0 +1,133 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <ranges>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include <verge/clock.h>
+
+#pragma GCC visibility push(default)
+
+/// What reading and writing have in common, whatever is read or written: buffers, results, errors.
+///
+/// What goes wrong on a socket is no exception but daily business, so it is a std::error_code: one
+/// of the system's (std::errc::connection_reset) or one of net_errc below. Using verge wrongly is a
+/// std::logic_error.
+namespace verge {
+
+/// Errors that the kernel has no number for.
+enum class net_errc : std::uint8_t {
+  closed = 1,         ///< closed on this side: before the operation, or while it waited
+  deadline_exceeded,  ///< the deadline of this direction has passed
+  end_of_stream,      ///< the other side will send no more
+  not_pollable,       ///< a regular file or a directory: there is nothing to wait for
+  runtime_ended,      ///< the runtime that the descriptor belongs to has ended
+  simulated_time,     ///< there are no sockets in a verge::simulation
+  bad_address,        ///< text that is no address
+};
+
+/// `closed` compares equal to std::errc::bad_file_descriptor, `deadline_exceeded` to
+/// std::errc::timed_out, `not_pollable` to operation_not_permitted, `runtime_ended` to
+/// operation_canceled, `simulated_time` to operation_not_supported, `bad_address` to
+/// invalid_argument.
+const std::error_category& net_category() noexcept;
+std::error_code make_error_code(net_errc e) noexcept;
+
+/// How a read or a write ended. Without an error it has done what was asked for; with one, `bytes`
+/// says how far it came before that.
+struct [[nodiscard]] io_result {
+  std::size_t bytes{0};
+  std::error_code error{};
+
+  explicit operator bool() const noexcept { return !error; }
+  /// The number of bytes, or std::system_error.
+  std::size_t or_throw() const {
+    if (error) throw std::system_error(error);
+    return bytes;
+  }
+};
+
+/// Something, or why there is none: `auto [conn, error] = co_await listener.accept();`.
+template <class T>
+struct [[nodiscard]] result {
+  T value{};
+  std::error_code error{};
+
+  explicit operator bool() const noexcept { return !error; }
+  T& operator*() noexcept { return value; }
+  const T& operator*() const noexcept { return value; }
+  T* operator->() noexcept { return &value; }
+  const T* operator->() const noexcept { return &value; }
+  /// The value, or std::system_error.
+  T or_throw() && {
+    if (error) throw std::system_error(error);
+    return std::move(value);
+  }
+};
+
+/// "No deadline", for set_deadline() and its like.
+inline constexpr clock::time_point no_deadline = clock::time_point::max();
+
+namespace detail {
+
+template <class R>
+concept bytes_in_a_row = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+                             sizeof(std::ranges::range_value_t<R>) == 1 &&
+                         std::is_trivially_copyable_v<std::ranges::range_value_t<R>>;
+
+/// An array of constant characters: most likely text in quotes.
+template <class R>
+inline constexpr bool is_literal = std::is_array_v<std::remove_reference_t<R>>&&
+    std::is_same_v<std::remove_extent_t<std::remove_reference_t<R>>, const char>;
+
+}  // namespace detail
+
+/// Where to read into: an array, vector, string or span of bytes or characters. It must stay until
+/// the operation is over, and may be used again from then on, however it ended.
+class buffer {
+ public:
+  buffer(void* data, std::size_t size) noexcept : data_(data), size_(size) {}
+  template <detail::bytes_in_a_row R>
+  requires(!std::same_as<std::remove_cvref_t<R>, buffer> &&
+           !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
+      buffer(R&& bytes)
+  noexcept : buffer(std::ranges::data(bytes), std::ranges::size(bytes)) {}
+
+  void* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  void* data_;
+  std::size_t size_;
+};
+
+/// What to write. A string literal is written without the zero at its end.
+class const_buffer {
+ public:
+  const_buffer(const void* data, std::size_t size) noexcept : data_(data), size_(size) {}
+  const_buffer(const char* text) noexcept : const_buffer(std::string_view(text)) {}
+  const_buffer(std::string_view text) noexcept : const_buffer(text.data(), text.size()) {}
+  template <detail::bytes_in_a_row R>
+  requires(!std::same_as<std::remove_cvref_t<R>, const_buffer> && !detail::is_literal<R>)
+      const_buffer(R&& bytes)
+  noexcept : const_buffer(std::ranges::data(bytes), std::ranges::size(bytes)) {}
+
+  const void* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  const void* data_;
+  std::size_t size_;
+};
+
+}  // namespace verge
+
+template <>
+struct std::is_error_code_enum<verge::net_errc> : std::true_type {};
+
+#pragma GCC visibility pop

@@ -1,0 +1,157 @@
+// Deadlines of descriptors. The rules are in descriptor.h.
+
+#include <new>
+#include <stdexcept>
+
+#include <net/descriptor.h>
+#include <timer/clockwork.h>
+
+namespace verge::detail {
+
+namespace {
+
+/// How far ahead every engine can be armed. Deadlines beyond what a wheel takes are reached in
+/// steps.
+constexpr std::int64_t step = 1'000'000'000;
+
+}  // namespace
+
+/// The payload of a timer.
+struct descriptor::deadline_of {
+  descriptor* it;
+};
+
+std::error_code descriptor::set_deadline(bool for_read, bool for_write,
+                                         std::int64_t when) noexcept {
+  const bool chosen[2] = {for_read, for_write};
+  io_waiting* late[2] = {nullptr, nullptr};
+  std::error_code error;
+  {
+    const std::lock_guard hold(lock_);
+    const std::uint64_t s = state_.load(std::memory_order_relaxed);
+    if ((s & is_closed) != 0) return net_errc::closed;
+    std::int64_t now = 0;
+    for (const io_direction d : {io_direction::read, io_direction::write}) {
+      if (!chosen[static_cast<unsigned>(d)]) continue;
+      direction& it = of(d);
+      it.deadline = when == never ? 0 : when;
+      if (when != never && !covered_locked(when)) {
+        if (ended_) return net_errc::runtime_ended;
+        if (now == 0) now = home_.scheduler->now();
+        if (when <= now) {
+          late[static_cast<unsigned>(d)] = expire_locked(d);
+          continue;
+        }
+        error = arm_locked(it, when);
+        if (error) {
+          it.deadline = 0;
+          break;
+        }
+      }
+      // Only here, and by the firing of a timer, are these bits changed.
+      if ((s & expired(d)) != 0) state_.fetch_and(~expired(d), std::memory_order_relaxed);
+    }
+  }
+  for (io_waiting* list : late) wake(list);
+  return error;
+}
+
+/// Whether a timer is armed that will look after a deadline at `when`.
+bool descriptor::covered_locked(std::int64_t when) const noexcept {
+  return (directions_[0].armed != 0 && directions_[0].armed <= when) ||
+         (directions_[1].armed != 0 && directions_[1].armed <= when);
+}
+
+/// The direction's deadline has passed. Gives those to be woken.
+io_waiting* descriptor::expire_locked(io_direction d) noexcept {
+  of(d).deadline = 0;
+  // Release: see wait() and enter(); it goes with lock_.
+  state_.fetch_or(expired(d), std::memory_order_release);
+  return take_waiting_locked(d, by_deadline);
+}
+
+std::error_code descriptor::arm_locked(direction& d, std::int64_t when) noexcept {
+  try {
+    return arm_for_locked(d, when);
+  } catch (const std::invalid_argument&) {
+    // Further than a wheel reaches.
+  } catch (const std::bad_alloc&) {
+    return std::make_error_code(std::errc::not_enough_memory);
+  } catch (...) {
+    return net_errc::runtime_ended;
+  }
+  try {
+    const std::int64_t soon = saturating_add(home_.scheduler->now(), step);
+    return arm_for_locked(d, soon < when ? soon : when);
+  } catch (...) {
+    return std::make_error_code(std::errc::invalid_argument);
+  }
+}
+
+/// Each arming has a reference: until it is stopped, or its firing is over.
+std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when) {
+  static constexpr timer_behaviour behaviour{.fire = &fire, .invoke = nullptr, .destroy = nullptr};
+  static_assert(fits_in_node<deadline_of>);
+  if (d.timer == nullptr) {
+    d.timer = &home_.scheduler->timers().make();
+    ::new (static_cast<void*>(d.timer->payload)) deadline_of{this};
+    d.timer->does.store(&behaviour, std::memory_order_relaxed);
+  }
+  clockwork& timers = clockwork::of(*d.timer);
+  state_.fetch_add(one_reference, std::memory_order_relaxed);
+  bool was_armed = false;
+  try {
+    if (d.started) {
+      was_armed = timers.reset(*d.timer, when, 0);
+    } else {
+      timers.start(*d.timer, when, 0);
+      d.started = true;
+    }
+  } catch (...) {
+    drop();  // never the last: the caller has one
+    throw;
+  }
+  d.armed = when;
+  if (was_armed) drop();
+  return {};
+}
+
+void descriptor::stop_timers_locked() noexcept {
+  for (direction& d : directions_) {
+    if (d.timer == nullptr || !d.started) continue;
+    clockwork& timers = clockwork::of(*d.timer);
+    if (timers.forked()) continue;  // its locks may be held by threads that are no more
+    d.armed = 0;
+    if (timers.stop(*d.timer)) drop();
+  }
+}
+
+void descriptor::fire(timer_node& t, std::int64_t now) noexcept {
+  descriptor& self = *std::launder(reinterpret_cast<deadline_of*>(t.payload))->it;
+  self.deadline_fired(now);
+  self.drop();  // the arming's
+}
+
+/// A timer has fired: this direction's or the other's, for a deadline that may have been moved
+/// since.
+void descriptor::deadline_fired(std::int64_t now) noexcept {
+  io_waiting* late[2] = {nullptr, nullptr};
+  {
+    const std::lock_guard hold(lock_);
+    if (ended_ || (state_.load(std::memory_order_relaxed) & is_closed) != 0) return;
+    for (direction& d : directions_) {
+      if (d.armed <= now) d.armed = 0;
+    }
+    for (const io_direction d : {io_direction::read, io_direction::write}) {
+      direction& it = of(d);
+      if (it.deadline == 0) continue;
+      // No timer to be had: rather too soon than never.
+      if (it.deadline <= now || (!covered_locked(it.deadline) && arm_locked(it, it.deadline))) {
+        late[static_cast<unsigned>(d)] = expire_locked(d);
+      }
+    }
+  }
+  for (io_waiting* list : late) wake(list);
+}
+
+}  // namespace verge::detail
