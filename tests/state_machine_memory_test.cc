@@ -167,6 +167,7 @@ TEST_F(without_memory, stop_and_reset_of_a_timer_on_a_heap_need_none) {
     EXPECT_FALSE(reset_timer(heap_, t, 700));
     EXPECT_TRUE(mod_timer(heap_, t, 40, 0, t.f, 3));
   }
+  const std::lock_guard lock(heap_.lock);
   adjust_timers(heap_, 45);
   EXPECT_TRUE(heap_.heap.verify());
   while (run_timer(heap_, 45) == 0) {

@@ -94,7 +94,7 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   }
 
   // All are busy, and something is not done in time. Those that move do it for the others.
-  const bool overdue = next != 0 && next + stuck_after < now && nobody_polls;
+  const bool overdue = next != 0 && next < now - stuck_after && nobody_polls;
   if (!idle && (overdue || left_behind)) {
     if (moved) {
       left_behind_.store(true, std::memory_order_relaxed);
@@ -106,7 +106,7 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
 
   // What an engine's own thread has fired waits, and nobody comes to run it.
   const std::int64_t fired = fired_since_.load(std::memory_order_relaxed);
-  if (fired != 0 && !idle && !moved && fired + stuck_after < now) {
+  if (fired != 0 && !idle && !moved && fired < now - stuck_after) {
     bring_up_spare();
     mended = true;
   }

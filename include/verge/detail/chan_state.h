@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -171,7 +172,7 @@ class chan_base {
 
 /// A channel of T. The ring stands behind the object, in the same allocation.
 template <class T>
-class alignas(T) chan_state : public chan_base {
+class alignas(std::max(alignof(T), alignof(chan_base))) chan_state : public chan_base {
   static_assert(
       std::is_object_v<T> && std::is_same_v<T, std::remove_cv_t<T>>,
       "a channel carries objects: a value, or a pointer or std::reference_wrapper to one");
