@@ -244,7 +244,7 @@ class driver {
     Adapter a(setting{});
     const std::size_t n = request_.timers;
     const std::uint64_t until = fired.total() + n;
-    const auto fill_time = static_cast<std::int64_t>(n) * 2 * microsecond + 50 * millisecond;
+    const auto fill_time = static_cast<std::int64_t>(n) * 3 * microsecond + 100 * millisecond;
     const std::int64_t first = now() + fill_time;
     lane l(a, n, request_.seed);
     a.enter([&] {

@@ -45,7 +45,9 @@ std::vector<std::string> build_netty() {
   const fs::path jar = "/usr/share/java/netty-common.jar";
   if (!fs::exists(jar)) throw std::runtime_error(jar.string() + " is missing");
   const fs::path classes = folder_for("netty");
-  build({"javac", "-d", classes.string(), "-cp", jar.string(), "Peer.java"}, sources / "netty");
+  build({"javac", "-d", classes.string(), "-cp", jar.string(), "Peer.java", "Measure.java",
+         "Workloads.java"},
+        sources / "netty");
   return {"java", "-cp", classes.string() + ":" + jar.string(), "Peer"};
 }
 
@@ -56,12 +58,15 @@ std::vector<std::string> build_tokio() {
     throw std::runtime_error("/usr/share/cargo/registry is missing");
   }
   const fs::path target = folder_for("tokio");
+  const fs::path copy = folder_for("tokio/source");  // cargo writes beside what it builds
+  fs::copy(sources / "tokio", copy,
+           fs::copy_options::recursive | fs::copy_options::update_existing);
   const bool of_debian = fs::exists("/usr/bin/cargo") && fs::exists("/usr/bin/rustc");
   if (of_debian) setenv("RUSTC", "/usr/bin/rustc", 1);
   setenv("CARGO_HOME", (target / "home").c_str(), 1);
   build({of_debian ? "/usr/bin/cargo" : "cargo", "build", "--release", "--offline", "--quiet",
          "--target-dir", target.string()},
-        sources / "tokio");
+        copy);
   return {(target / "release" / "peer").string()};
 }
 

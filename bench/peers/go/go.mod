@@ -1,0 +1,3 @@
+module verge/bench/peers/go
+
+go 1.19
