@@ -4,6 +4,7 @@
 // (of lateness: a quantile) over the rounds, and what counts is the ratio. Go's side is a program
 // of its own (go/), built when this one starts; where Go is missing verge's figures stand alone.
 #include <unistd.h>
+#include <verge/time.h>
 
 #include <charconv>
 #include <cstdio>
@@ -12,9 +13,11 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "go_compare/go_process.h"
+#include "go_compare/idle.h"
 #include "go_compare/report.h"
 #include "go_compare/workloads.h"
 
@@ -158,6 +161,20 @@ std::vector<comparison> compare(const workload& w, parameters p, int rounds, run
   return lines;
 }
 
+/// Beside timers that are hours away and runtimes that have been busy.
+idle_comparison compare_idle(runtimes& ours, int processors, bool quick, go_process* go) {
+  const auto duration = quick ? std::chrono::seconds(1) : std::chrono::seconds(10);
+  constexpr int timers = 1000;
+  std::vector<timer> far;
+  ours.of(processors).run([&] {
+    for (int i = 0; i < timers; ++i) far.emplace_back(std::chrono::hours(1));
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until all of them sleep
+  idle_comparison found{duration, watch_idle(getpid(), duration), {}};
+  if (go != nullptr) found.go = watch_idle(go->pid(), duration);
+  return found;
+}
+
 void run(const options& o) {
   const std::vector<workload> workloads = chosen(o);
   if (o.list) {
@@ -180,8 +197,10 @@ void run(const options& o) {
       lines.push_back(line);
     }
   }
+  const auto idle = compare_idle(ours, o.processors, o.quick, go.get());
+  print(idle);
   print_summary(lines);
-  if (!o.json.empty()) write_json(o.json, go_version, o.processors, o.rounds, lines);
+  if (!o.json.empty()) write_json(o.json, go_version, o.processors, o.rounds, lines, idle);
 }
 
 }  // namespace

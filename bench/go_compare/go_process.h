@@ -27,6 +27,7 @@ class go_process {
   /// Runs one round of a workload there. Throws std::runtime_error if the program fails.
   figures run(const std::string& workload, const parameters& p);
   const std::string& version() const { return version_; }
+  pid_t pid() const { return pid_; }
 
  private:
   using stream = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;

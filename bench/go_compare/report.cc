@@ -48,6 +48,16 @@ void print(const comparison& line) {
   std::fflush(stdout);
 }
 
+void print(const idle_comparison& idle) {
+  const auto count = [](const idleness& i) { return std::to_string(i.wakeups); };
+  const auto cpu = [](const idleness& i) { return readable(static_cast<double>(i.cpu.count())); };
+  const std::string name = "Idle/" + std::to_string(idle.duration.count() / 1000) + "s";
+  std::printf("%-30s %-14s %12s %12s\n", name.c_str(), "wake-ups", count(idle.verge).c_str(),
+              idle.go ? count(*idle.go).c_str() : "");
+  std::printf("%-30s %-14s %12s %12s\n", name.c_str(), "CPU", cpu(idle.verge).c_str(),
+              idle.go ? cpu(*idle.go).c_str() : "");
+}
+
 void print_summary(const std::vector<comparison>& lines) {
   const auto at_least = [&](auto wanted) {
     return std::count_if(lines.begin(), lines.end(),
@@ -67,7 +77,7 @@ void check_writable(const std::filesystem::path& file) {
 }
 
 void write_json(const std::filesystem::path& file, const std::string& go_version, int processors,
-                int rounds, const std::vector<comparison>& lines) {
+                int rounds, const std::vector<comparison>& lines, const idle_comparison& idle) {
   std::ofstream out(file);
   out << "{\"go\":\"" << go_version << "\",\"processors\":" << processors
       << ",\"rounds\":" << rounds << ",\"lines\":[";
@@ -81,7 +91,13 @@ void write_json(const std::filesystem::path& file, const std::string& go_version
     out << ",\"goal\":" << line.goal << "}";
     separator = ",\n";
   }
-  out << "\n]}\n";
+  out << "\n],\n\"idle\":{\"milliseconds\":" << idle.duration.count()
+      << ",\"verge_wakeups\":" << idle.verge.wakeups
+      << ",\"verge_cpu_ns\":" << idle.verge.cpu.count();
+  if (idle.go) {
+    out << ",\"go_wakeups\":" << idle.go->wakeups << ",\"go_cpu_ns\":" << idle.go->cpu.count();
+  }
+  out << "}}\n";
   out.close();
   if (!out) cannot_write(file);
 }

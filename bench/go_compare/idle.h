@@ -1,0 +1,20 @@
+// What a runtime does while there is nothing to do, with timers that are far away: nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+
+namespace verge::bench {
+
+/// What the threads of a process did meanwhile.
+struct idleness {
+  std::uint64_t wakeups{0};
+  std::chrono::nanoseconds cpu{0};
+};
+
+/// Watches all threads of a process for a while, but the one that calls.
+idleness watch_idle(pid_t process, std::chrono::milliseconds duration);
+
+}  // namespace verge::bench
