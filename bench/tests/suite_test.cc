@@ -25,7 +25,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// ---- Statistics ----------------------------------------------------------------------------------
+// ---- Statistics ---------------------------------------------------------------------------------
 
 TEST(statistics, the_median_is_in_the_middle_and_the_spread_around_it) {
   const spread s = spread_of({5, 1, 9, 3, 7});
@@ -71,7 +71,7 @@ TEST(statistics, lateness_becomes_percentiles_and_a_count_of_the_early) {
   EXPECT_EQ(report.curves[0].points.back(), std::make_pair(100.0, 1000.0));
 }
 
-// ---- Reports -------------------------------------------------------------------------------------
+// ---- Reports ------------------------------------------------------------------------------------
 
 result figure(const std::string& system, double median, double spread = 0, std::size_t runs = 5,
               const std::string& metric = "ns_per_op") {
@@ -181,7 +181,7 @@ TEST(table, compares_with_the_best_of_the_others) {
   EXPECT_EQ(best_peer(rates, rates.results[0])->of.system, "go");
 }
 
-// ---- Comparison ----------------------------------------------------------------------------------
+// ---- Comparison ---------------------------------------------------------------------------------
 
 comparison compare_figures(const result& before, const result& after) {
   return compare(report_of({before}), report_of({after}));
@@ -230,7 +230,7 @@ TEST(comparison, counts_what_is_in_one_report_only_and_names_another_machine) {
   EXPECT_THAT(describe(c), HasSubstr("1 figures compared: 0 worse, 0 better"));
 }
 
-// ---- Words ---------------------------------------------------------------------------------------
+// ---- Words --------------------------------------------------------------------------------------
 
 TEST(words, choose_in_the_order_of_the_known_with_or_without_prefix) {
   EXPECT_THAT(engines_named({"timing_wheel", "verge/hybrid"}),
@@ -258,7 +258,7 @@ TEST(words, for_numbers_take_k_and_m_and_nothing_else) {
   EXPECT_THROW(threads_in({"65"}), std::invalid_argument);
 }
 
-// ---- Plan and protocol ---------------------------------------------------------------------------
+// ---- Plan and protocol --------------------------------------------------------------------------
 
 TEST(plan, leaves_out_sizes_that_tell_nothing_and_says_so) {
   std::vector<std::string> notes;
@@ -320,7 +320,7 @@ TEST(protocol, what_goes_wrong_is_said_in_the_answer) {
   }
 }
 
-// ---- The systems that are linked -----------------------------------------------------------------
+// ---- The systems that are linked ----------------------------------------------------------------
 
 class linked_system : public testing::TestWithParam<std::string> {};
 
