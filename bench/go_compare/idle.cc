@@ -10,8 +10,8 @@
 namespace verge::bench {
 namespace {
 
-// The kernel counts for each thread how often it went to sleep, which is how often it was woken, and
-// how long it ran.
+// The kernel counts for each thread how often it went to sleep, which is how often it was woken,
+// and how long it ran.
 idleness of_thread(const std::filesystem::path& thread) {
   idleness found;
   std::ifstream status(thread / "status");
