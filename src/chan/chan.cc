@@ -19,15 +19,23 @@ wait_node* claim_all(wait_queue& q) noexcept {
   return first;
 }
 
-void wake_all(wait_node* n) noexcept {
-  while (n != nullptr) {
-    wait_node* next = n->next;  // the node is gone once its owner is awake
-    n->party->wake();
-    n = next;
+}  // namespace
+
+void chan_base::wake_all(wait_node* those) noexcept {
+  while (those != nullptr) {
+    wait_node* next = those->next;  // the node is gone once its owner is awake
+    those->party->wake();
+    those = next;
   }
 }
 
-}  // namespace
+wait_node* chan_base::close_in_silence() noexcept {
+  lock();
+  closed_ = true;
+  wait_node* const waiting = claim_all(receivers);
+  unlock();
+  return waiting;
+}
 
 void chan_base::close() {
   lock();

@@ -11,5 +11,7 @@ void discard_callback(timer_node& t) noexcept;
 /// The handle goes: no callback begins after this, and those that run on other threads have ended
 /// when it returns. False if the calling thread is inside one: the payload is in use then.
 bool end_callbacks(timer_node& t) noexcept;
+/// The same, and then drops the handle's reference: for a node that waits in no engine.
+void end_function(timer_node& t) noexcept;
 
 }  // namespace verge::detail

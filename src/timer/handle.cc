@@ -149,12 +149,17 @@ void destroy_timer(timer_node& t) noexcept {
   } else {
     // A callback that runs, or is to run, has a reference: without any there is none.
     if (of.retire(t)) return of.bury(t);
-    if (end_callbacks(t)) {
-      if (auto* destroy = t.does.load(std::memory_order_relaxed)->destroy) destroy(t);
-      t.does.store(&ended_behaviour, std::memory_order_release);
-    }
+    return end_function(t);
   }
   of.release(t);
+}
+
+void end_function(timer_node& t) noexcept {
+  if (end_callbacks(t)) {
+    if (auto* destroy = t.does.load(std::memory_order_relaxed)->destroy) destroy(t);
+    t.does.store(&ended_behaviour, std::memory_order_release);
+  }
+  clockwork::of(t).release(t);
 }
 
 void detach_timer(timer_node& t) noexcept {

@@ -133,6 +133,10 @@ class chan_base {
 
   /// Closes the channel and wakes all who wait. Throws if it is closed already.
   void close();
+  /// The same in two steps, of a channel that is open and that nobody sends to: for who has more to
+  /// do before those who have waited may go on. They are given to wake_all().
+  [[nodiscard]] wait_node* close_in_silence() noexcept;
+  static void wake_all(wait_node* those) noexcept;
 
   /// Set before the channel is shared, and constant from then on. The context is guarded by the
   /// lock.

@@ -77,29 +77,35 @@ inline constexpr timer_behaviour callback_behaviour{
                    : &node_callable<F, Room>::destroy,
     .take = &take_callback};
 
-/// A period of zero is a timer that fires once.
+/// A timer with a function that has yet to be started.
 template <std::size_t Room, class F>
-timer_node* start_func_timer(clockwork& of, std::int64_t delay, std::int64_t period, F&& f,
-                             std::int64_t slack = 0) {
+timer_node& make_func_timer(clockwork& of, F&& f) {
   using callable = std::decay_t<F>;
-  using in_node = node_callable<callable, Room>;
   static_assert(std::is_invocable_v<callable&>, "a timer's function takes no arguments");
   if constexpr (requires { static_cast<bool>(f == nullptr); }) {
     if (f == nullptr) throw std::invalid_argument("verge: a timer needs a function to call");
   }
   timer_node& t = make_timer(of);
   try {
-    in_node::make(t, std::forward<F>(f));
+    node_callable<callable, Room>::make(t, std::forward<F>(f));
   } catch (...) {
     unmake_timer(t);
     throw;
   }
   t.run = &run_callback;
   t.does.store(&callback_behaviour<callable, Room>, std::memory_order_relaxed);
+  return t;
+}
+
+/// A period of zero is a timer that fires once.
+template <std::size_t Room, class F>
+timer_node* start_func_timer(clockwork& of, std::int64_t delay, std::int64_t period, F&& f,
+                             std::int64_t slack = 0) {
+  timer_node& t = make_func_timer<Room>(of, std::forward<F>(f));
   try {
     start_timer_after(t, delay, period, slack);
   } catch (...) {
-    in_node::destroy(t);
+    node_callable<std::decay_t<F>, Room>::destroy(t);
     unmake_timer(t);
     throw;
   }

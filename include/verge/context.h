@@ -1,0 +1,284 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include <verge/chan.h>
+#include <verge/clock.h>
+#include <verge/detail/context_node.h>
+#include <verge/duration.h>
+#include <verge/time.h>
+
+#pragma GCC visibility push(default)
+
+/// Contexts: how a piece of work is told that its result is no longer wanted, however many calls,
+/// tasks and threads it has spread to.
+///
+///   auto [ctx, cancel] = verge::with_timeout(parent, 2s);
+///   reply r = co_await fetch(ctx, url);                  // hand it on to all that works for you
+///
+///   co_await verge::select(verge::recv(replies, ...), verge::recv(ctx.done(), ...));
+///   co_await verge::under(ctx, verge::recv(replies));    // verge/under.h: throws when ctx is done
+///   if (ctx.err()) return;                               // between two steps of a computation
+///
+/// A context is done when it is cancelled, when its deadline passes, or when the one that it was
+/// derived from is done, whichever comes first. err() says why: context_errc::cancelled, which
+/// equals std::errc::operation_canceled, or context_errc::deadline_exceeded, which equals
+/// std::errc::timed_out. It never changes after that, and done() is closed then and not before.
+///
+/// Contexts make a tree, of any shape and depth. Cancelling one finishes all that is derived from
+/// it, from any thread, before cancel() returns, and leaves the rest alone. A context that is done
+/// is off the tree. Nothing here blocks, except that users' std::stop_callbacks run in the thread
+/// that cancels, last of all.
+///
+/// The canceller owns the work, in the manner of all handles here: when it goes, the context is
+/// cancelled, as whoever started the work has left and wants nothing of it any more. detach() lets
+/// the context go on to its deadline, or its parent's end. A context is shared: copies mean the
+/// same one. When the last copy and all that was derived from it are gone, the context is cancelled
+/// as well, so that nobody waits in vain on a channel or a stop_token that he got from it.
+///
+/// Deriving one is one allocation; its timer is a node of the runtime's. A channel and a
+/// stop_token's state are made when they are asked for.
+namespace verge {
+
+/// Why a context is done.
+enum class context_errc : std::uint8_t {
+  cancelled = 1,          ///< std::errc::operation_canceled
+  deadline_exceeded = 2,  ///< std::errc::timed_out
+};
+const std::error_category& context_category() noexcept;
+inline std::error_code make_error_code(context_errc e) noexcept {
+  return {static_cast<int>(e), context_category()};
+}
+
+/// What done() carries: nothing, no value is ever sent.
+struct context_done {};
+
+/// The key of a value in a context. It stands for itself, not for its name or its type, so define
+/// one per kind of value where all who use it see it:
+///
+///   inline const verge::context_key<std::string> user;
+///
+///   verge::context with_user = verge::with_value(ctx, user, "ann");
+///   if (const std::string* name = with_user.value(user)) ...
+template <class T>
+class context_key {
+ public:
+  constexpr context_key() noexcept = default;
+  context_key(const context_key&) = delete;
+  context_key& operator=(const context_key&) = delete;
+
+ private:
+  // Two empty objects could share an address.
+  [[maybe_unused]] char one_place_{};
+};
+
+class context {
+ public:
+  /// The background: never done, no deadline, no values. What all others are derived from.
+  context() noexcept = default;
+
+  context(const context& other) noexcept : node_(other.node_) { detail::add_user(node_); }
+  context(context&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+  context& operator=(const context& other) noexcept {
+    context(other).swap(*this);
+    return *this;
+  }
+  context& operator=(context&& other) noexcept {
+    context(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~context() { detail::drop_user(node_); }
+  void swap(context& other) noexcept { std::swap(node_, other.node_); }
+
+  /// Why it is done; no error if it is not.
+  std::error_code err() const noexcept;
+  /// What was given as the cause to the canceller or with the deadline, here or further up; err()
+  /// if nothing was.
+  std::error_code cause() const noexcept;
+  /// When it will be done by itself, at the latest.
+  std::optional<time_point> deadline() const noexcept;
+
+  /// A channel that is closed when the context is done: for select, and for recv, in tasks and on
+  /// plain threads.
+  receiver<context_done> done() const;
+  /// A token that is stopped when the context is done: for code that knows nothing of verge.
+  std::stop_token stop_token() const;
+
+  /// The value that was last put under this key on the way to here; nullptr if none was. It lives
+  /// as long as the context.
+  template <class T>
+  const T* value(const context_key<T>& key) const noexcept {
+    for (const detail::context_node* n = node_; n != nullptr; n = n->parent)
+      if (n->key == &key) return &static_cast<const detail::context_value<T>*>(n)->value;
+    return nullptr;
+  }
+
+  /// Whether both mean the same context.
+  friend bool operator==(const context& a, const context& b) noexcept { return a.node_ == b.node_; }
+
+  /// For what is built on contexts: what can be done, or nullptr if it never is.
+  detail::context_scope* scope() const noexcept {
+    return node_ == nullptr ? nullptr : node_->scope;
+  }
+
+ private:
+  friend struct context_access;
+  explicit context(detail::context_node* n) noexcept : node_(n) {}
+
+  detail::context_node* node_{nullptr};
+};
+
+/// The right to cancel a context, and the duty: whoever lets go of it cancels.
+class canceller {
+ public:
+  /// Nothing to cancel.
+  canceller() noexcept = default;
+  canceller(canceller&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+  canceller& operator=(canceller&& other) noexcept {
+    canceller(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~canceller() {
+    if (node_ == nullptr) return;
+    (*this)();
+    detail::drop_user(node_);
+  }
+  void swap(canceller& other) noexcept { std::swap(node_, other.node_); }
+
+  /// Cancels the context, if it is not done yet. From any thread, as often as you like.
+  void operator()() const noexcept {
+    if (node_ != nullptr) detail::cancel_scope(*node_->scope, {});
+  }
+  /// The same, and says why.
+  void operator()(std::error_code cause) const noexcept {
+    if (node_ != nullptr) detail::cancel_scope(*node_->scope, cause);
+  }
+
+  /// Lets the context go on without a canceller.
+  void detach() noexcept { detail::drop_user(std::exchange(node_, nullptr)); }
+
+  explicit operator bool() const noexcept { return node_ != nullptr; }
+
+ private:
+  friend struct context_access;
+  explicit canceller(detail::context_node* n) noexcept : node_(n) {}
+
+  detail::context_node* node_{nullptr};
+};
+
+/// What the functions below give: auto [ctx, cancel] = with_cancel(parent);
+struct [[nodiscard("the canceller cancels when it goes: keep it, or detach() it")]] cancellable {
+  context ctx;
+  canceller cancel;
+};
+
+struct context_access {
+  static detail::context_node* node(const context& c) noexcept { return c.node_; }
+  /// Takes over a user.
+  static context handle(detail::context_node* n) noexcept { return context(n); }
+  /// Takes over two.
+  static cancellable both(detail::context_node* n) noexcept { return {context(n), canceller(n)}; }
+};
+
+namespace detail {
+cancellable context_with_timeout(const context& parent, std::int64_t delay, std::error_code cause);
+cancellable context_with_deadline(const context& parent, std::int64_t when, std::error_code cause);
+}  // namespace detail
+
+/// Never done: the root of all contexts.
+inline context background() noexcept { return {}; }
+
+/// Done when it is cancelled, or the parent is done.
+cancellable with_cancel(const context& parent);
+/// The same, under the name that it has in Go if one is going to give a cause.
+inline cancellable with_cancel_cause(const context& parent) { return with_cancel(parent); }
+
+/// Done as well when `limit` has passed; with that cause, if one is given. Throws
+/// std::invalid_argument if the engine takes no delay that long.
+template <class Rep, class Period>
+cancellable with_timeout(const context& parent, std::chrono::duration<Rep, Period> limit,
+                         std::error_code cause = {}) {
+  return detail::context_with_timeout(parent, saturate(limit).count(), cause);
+}
+/// The same for a point in time, of verge::clock or std::chrono::steady_clock. One that has passed
+/// makes a context that is done.
+template <class Clock, class Duration>
+cancellable with_deadline(const context& parent, std::chrono::time_point<Clock, Duration> when,
+                          std::error_code cause = {}) {
+  return detail::context_with_deadline(parent, detail::count_of(when), cause);
+}
+/// Done as well when a stop is requested: code that knows nothing of verge cancels it.
+cancellable with_stop_token(const context& parent, std::stop_token token);
+
+/// The same context with one value more.
+template <class T, class U>
+context with_value(const context& parent, const context_key<T>& key, U&& value) {
+  detail::context_node* const up = context_access::node(parent);
+  auto* const n = new detail::context_value<T>(up, parent.scope(), &key, std::forward<U>(value));
+  detail::add_user(up);
+  return context_access::handle(n);
+}
+
+/// The same values, and nothing of the rest: never done, no deadline. For what has to be finished
+/// whatever becomes of the work that it belongs to.
+context without_cancel(const context& parent);
+
+/// A function that is called when a context is done. The handle owns it: see verge::timer.
+class context_callback {
+ public:
+  context_callback() noexcept = default;
+  context_callback(context_callback&& other) noexcept
+      : record_(std::exchange(other.record_, nullptr)) {}
+  context_callback& operator=(context_callback&& other) noexcept {
+    context_callback(std::move(other)).swap(*this);
+    return *this;
+  }
+  /// Stops it, and waits for a call that runs on another thread.
+  ~context_callback() {
+    if (record_ != nullptr) detail::destroy_context_callback(*record_);
+  }
+  void swap(context_callback& other) noexcept { std::swap(record_, other.record_); }
+
+  /// True if it will never be called. False if the context was done before, so that the call has
+  /// begun, or is about to; and if it was stopped before.
+  bool stop() {
+    if (record_ == nullptr) detail::throw_no_context_callback();
+    return detail::stop_context_callback(*record_);
+  }
+  /// Lets it be called without a handle.
+  void detach() noexcept {
+    if (record_ != nullptr) detail::detach_context_callback(*std::exchange(record_, nullptr));
+  }
+  explicit operator bool() const noexcept { return record_ != nullptr; }
+
+ private:
+  template <class F>
+  friend context_callback after_func(const context& ctx, F&& f);
+  explicit context_callback(detail::context_callback_record* r) noexcept : record_(r) {}
+
+  detail::context_callback_record* record_{nullptr};
+};
+
+/// Calls f when ctx is done, at once if it is, as a task of its own on the caller's runtime. If f
+/// is a coroutine function the coroutine is spawned. If that runtime has ended by then f is not
+/// called.
+template <class F>
+[[nodiscard("destroying the handle stops it; detach() it to let it be called")]] context_callback
+after_func(const context& ctx, F&& f) {
+  detail::timer_node& t =
+      detail::make_func_timer<detail::payload_bytes>(detail::timers_here(), std::forward<F>(f));
+  return context_callback(detail::start_context_callback(context_access::node(ctx), t));
+}
+
+}  // namespace verge
+
+template <>
+struct std::is_error_code_enum<verge::context_errc> : std::true_type {};
+
+#pragma GCC visibility pop

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <verge/context.h>
+#include <verge/detail/operation.h>
+#include <verge/task.h>
+#include <verge/timeout.h>
+
+#pragma GCC visibility push(default)
+
+/// Waiting under a context: anything that can be awaited ends when the context is done.
+///
+///   auto message = co_await verge::under(ctx, verge::recv(ch));
+///   verge::under(ctx, verge::sleep(1s)).wait();                // on a plain thread
+///   auto reply = co_await verge::under(ctx, call(server));     // a task, too
+///
+/// It throws what the same would throw without a context: verge::timed_out if the context's
+/// deadline has passed, as timeout() does, else verge::cancelled, as in a task that is cancelled.
+/// ctx.err() and ctx.cause() tell more.
+///
+/// An operation - recv, send, select, sleep, a join, whatever a socket does - that has not taken
+/// place when the context is done is withdrawn: it has not happened. Under a context that is done
+/// it is not even tried. If it was faster, it gives its result, so nothing that was received is
+/// lost.
+///
+/// A task is cancelled, and it is waited for until it has ended, as with timeout(). Under a context
+/// that is done it does not begin.
+namespace verge {
+
+namespace detail {
+
+/// Throws timed_out or cancelled, whichever it is.
+[[noreturn]] void throw_context_done(const context& ctx);
+
+template <class Op>
+class under_operation;
+
+template <class Op>
+class under_action {
+ public:
+  static constexpr const char* waiting_for = Op::action::waiting_for;
+  static constexpr bool cancellable = Op::action::cancellable;
+
+  explicit under_action(under_operation<Op>& op) : ctx_(op.ctx_), inner_(op.op_) {}
+
+  bool start(waiter& w) noexcept {
+    context_scope* const scope = ctx_.scope();
+    if (scope != nullptr && scope_is_done(*scope)) {
+      over_ = true;
+      return false;
+    }
+    if (!inner_.start(w)) return false;
+    started_ = true;
+    if (scope == nullptr || join_scope(*scope, wait_, w, by_context)) return true;
+    // It is done as we begin - unless what is waited for was faster, and wakes us.
+    over_ = w.claim(by_context);
+    return !over_;
+  }
+  void withdraw() noexcept {
+    leave();
+    inner_.withdraw();
+  }
+  decltype(auto) finish(std::uint32_t winner) {
+    if (started_) leave();
+    if (over_ || wait_.won) {
+      if (started_) inner_.withdraw();
+      throw_context_done(ctx_);
+    }
+    return inner_.finish(winner);
+  }
+
+ private:
+  static constexpr std::uint32_t by_context = waiter::by_owner - 2;
+
+  void leave() noexcept {
+    if (context_scope* const scope = ctx_.scope()) leave_scope(*scope, wait_);
+  }
+
+  const context& ctx_;
+  typename Op::action inner_;
+  context_wait wait_;
+  bool started_{false};
+  bool over_{false};
+};
+
+template <class Op>
+class [[nodiscard("co_await it, or wait() for it")]] under_operation
+    : public awaitable<under_operation<Op>> {
+ public:
+  using action = under_action<Op>;
+  under_operation(context ctx, Op op) : ctx_(std::move(ctx)), op_(std::move(op)) {}
+
+ private:
+  friend action;
+  context ctx_;
+  Op op_;
+};
+
+template <class T>
+task<T> under_task(context ctx, task<T> work) {
+  if (ctx.err()) throw_context_done(ctx);
+  join_handle<T> h = go(std::move(work));
+  // Goes before the handle does, and waits for its callback then.
+  const context_callback alarm = after_func(ctx, [&h] { h.cancel(); });
+  try {
+    co_await end_of(h);
+  } catch (const cancelled&) {
+    h.cancel();  // this task was cancelled, and takes the other one with it
+  }
+  try {
+    co_return co_await shielded_join(h);
+  } catch (const cancelled&) {
+    if (!ctx.err()) throw;
+  }
+  throw_context_done(ctx);
+}
+
+}  // namespace detail
+
+/// Does `op`, or throws when ctx is done.
+template <detail::is_operation Op>
+auto under(context ctx, Op&& op) {
+  return detail::under_operation<std::remove_cvref_t<Op>>(std::move(ctx), std::forward<Op>(op));
+}
+/// Runs `work`, and cancels it when ctx is done.
+template <class T>
+task<T> under(context ctx, task<T> work) {
+  return detail::under_task(std::move(ctx), std::move(work));
+}
+
+}  // namespace verge
+
+#pragma GCC visibility pop

@@ -1,0 +1,775 @@
+// Contexts: what is theirs alone. What they share with Go's is in conformance/context_test.cc.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <verge/context.h>
+#include <verge/runtime.h>
+#include <verge/select.h>
+#include <verge/simulation.h>
+#include <verge/under.h>
+
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <context/scope.h>
+#include <support/allocations.h>
+#include <support/as_default.h>
+#include <support/engines.h>
+#include <support/patience.h>
+#include <support/scale.h>
+#include <support/token.h>
+
+namespace {
+
+using namespace verge;
+using namespace std::chrono_literals;
+using test::as_default;
+using test::eventually;
+using test::scale;
+using test::token;
+
+const std::error_code out_of_paper = std::make_error_code(std::errc::no_space_on_device);
+
+bool is_closed(const context& c) { return c.done().closed(); }
+
+// ---- Handles ------------------------------------------------------------------------------------
+
+TEST(context, the_background_is_never_done_and_has_nothing) {
+  const context c = background();
+  EXPECT_FALSE(c.err());
+  EXPECT_FALSE(c.cause());
+  EXPECT_FALSE(c.deadline());
+  EXPECT_FALSE(is_closed(c));
+  EXPECT_FALSE(c.stop_token().stop_possible());
+  EXPECT_EQ(c, context());
+}
+
+TEST(context, is_done_when_it_is_cancelled) {
+  auto [ctx, cancel] = with_cancel(background());
+  EXPECT_FALSE(ctx.err());
+  EXPECT_FALSE(is_closed(ctx));
+  cancel();
+  EXPECT_EQ(ctx.err(), context_errc::cancelled);
+  EXPECT_EQ(ctx.cause(), context_errc::cancelled);
+  EXPECT_TRUE(is_closed(ctx));
+}
+
+TEST(context, has_errors_that_equal_those_of_the_standard) {
+  EXPECT_EQ(make_error_code(context_errc::cancelled), std::errc::operation_canceled);
+  EXPECT_EQ(make_error_code(context_errc::deadline_exceeded), std::errc::timed_out);
+  EXPECT_NE(make_error_code(context_errc::cancelled), std::errc::timed_out);
+  EXPECT_STREQ(context_category().name(), "verge.context");
+  EXPECT_THAT(context_category().message(1), testing::HasSubstr("cancelled"));
+  EXPECT_THAT(context_category().message(2), testing::HasSubstr("deadline"));
+  EXPECT_THAT(context_category().message(7), testing::HasSubstr("7"));
+}
+
+TEST(context, can_be_cancelled_any_number_of_times_and_the_first_counts) {
+  auto [ctx, cancel] = with_cancel_cause(background());
+  cancel(out_of_paper);
+  cancel();
+  cancel(std::make_error_code(std::errc::io_error));
+  EXPECT_EQ(ctx.err(), context_errc::cancelled);
+  EXPECT_EQ(ctx.cause(), out_of_paper);
+}
+
+TEST(canceller, cancels_when_it_goes) {
+  context kept;
+  {
+    auto [ctx, cancel] = with_cancel(background());
+    kept = ctx;
+    EXPECT_FALSE(kept.err());
+  }
+  EXPECT_EQ(kept.err(), context_errc::cancelled);
+}
+
+TEST(canceller, cancels_what_it_had_when_it_is_given_another) {
+  auto [first, cancel] = with_cancel(background());
+  auto [second, other] = with_cancel(background());
+  cancel = std::move(other);
+  EXPECT_TRUE(first.err());
+  EXPECT_FALSE(second.err());
+  cancel = canceller();
+  EXPECT_TRUE(second.err());
+  EXPECT_FALSE(static_cast<bool>(cancel));
+  cancel();  // nothing to cancel, nothing happens
+}
+
+TEST(canceller, lets_the_context_go_on_when_it_is_detached) {
+  simulation sim;
+  context ctx;
+  {
+    cancellable made = with_timeout(background(), 1s);
+    made.cancel.detach();
+    ctx = made.ctx;
+  }
+  EXPECT_FALSE(ctx.err());
+  sim.run_for(2s);
+  EXPECT_EQ(ctx.err(), context_errc::deadline_exceeded);
+}
+
+TEST(context, is_cancelled_when_nobody_holds_it_any_more) {
+  simulation sim;
+  cancellable made = with_timeout(background(), 1h);
+  const auto done = made.ctx.done();
+  const std::stop_token stopped = made.ctx.stop_token();
+  made.cancel.detach();
+  EXPECT_FALSE(done.closed());
+  made.ctx = context();
+  EXPECT_TRUE(done.closed());
+  EXPECT_TRUE(stopped.stop_requested());
+}
+
+TEST(context, is_held_by_what_is_derived_from_it) {
+  cancellable parent = with_cancel(background());
+  const context child = with_value(parent.ctx, context_key<int>(), 1);
+  auto [grandchild, cancel] = with_cancel(child);
+  parent.ctx = context();
+  EXPECT_FALSE(grandchild.err());
+  parent.cancel();
+  EXPECT_TRUE(grandchild.err());
+  EXPECT_TRUE(child.err());
+}
+
+// ---- Values -------------------------------------------------------------------------------------
+
+const context_key<std::string> user;
+const context_key<std::string> host;
+const context_key<int> depth;
+
+TEST(context_value, is_found_by_its_key_and_by_no_other) {
+  const context a = with_value(background(), user, "ann");
+  const context b = with_value(a, depth, 1);
+  auto [c, cancel] = with_cancel(b);
+  const context d = with_value(c, depth, 2);
+  EXPECT_EQ(background().value(user), nullptr);
+  ASSERT_NE(d.value(user), nullptr);
+  EXPECT_EQ(*d.value(user), "ann");
+  EXPECT_EQ(d.value(host), nullptr) << "of the same type, and another key";
+  EXPECT_EQ(*d.value(depth), 2) << "the last one counts";
+  EXPECT_EQ(*c.value(depth), 1);
+}
+
+TEST(context_value, goes_when_the_last_context_that_has_it_goes) {
+  const context_key<token> key;
+  {
+    auto [ctx, cancel] = with_cancel(with_value(background(), key, token(7)));
+    const context below = with_value(ctx, depth, 1);
+    EXPECT_EQ(below.value(key)->number(), 7);
+    EXPECT_EQ(token::alive(), 1);
+  }
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(without_cancel, keeps_the_values_and_nothing_else) {
+  simulation sim;
+  auto [ctx, cancel] = with_timeout(with_value(background(), user, "ann"), 1s);
+  const context on = without_cancel(ctx);
+  auto [below, cancel_below] = with_cancel(on);
+  sim.run_for(2s);
+  EXPECT_TRUE(ctx.err());
+  EXPECT_FALSE(on.err());
+  EXPECT_FALSE(on.deadline());
+  EXPECT_FALSE(is_closed(on));
+  EXPECT_FALSE(below.err());
+  EXPECT_EQ(*on.value(user), "ann");
+}
+
+// ---- done() -------------------------------------------------------------------------------------
+
+TEST(done, is_the_same_channel_every_time) {
+  auto [ctx, cancel] = with_cancel(background());
+  EXPECT_EQ(ctx.done(), ctx.done());
+  const context below = with_value(ctx, depth, 1);
+  EXPECT_EQ(below.done(), ctx.done());
+}
+
+TEST(done, ends_a_receive_and_a_select_in_tasks_and_on_threads) {
+  runtime rt({.processors = 2});
+  auto [ctx, cancel] = with_cancel(background());
+  chan<int> never;
+  std::atomic<int> woken{0};
+  auto receives = rt.spawn([&, c = ctx]() -> task<> {
+    EXPECT_FALSE(co_await recv(c.done()));
+    EXPECT_TRUE(c.err());
+    ++woken;
+  });
+  auto selects = rt.spawn([&, c = ctx]() -> task<> {
+    EXPECT_EQ(co_await select(recv(never), recv(c.done())), 1u);
+    EXPECT_TRUE(c.err());
+    ++woken;
+  });
+  std::jthread waits([&, c = ctx] {
+    EXPECT_FALSE(c.done().recv());
+    EXPECT_TRUE(c.err());
+    ++woken;
+  });
+  EXPECT_EQ(woken, 0);
+  cancel();
+  receives.join();
+  selects.join();
+  waits.join();
+  EXPECT_EQ(woken, 3);
+}
+
+// ---- std::stop_token ----------------------------------------------------------------------------
+
+TEST(stop_token, is_stopped_when_the_context_is_done) {
+  auto [ctx, cancel] = with_cancel(background());
+  const std::stop_token t = ctx.stop_token();
+  bool called = false;
+  std::stop_callback on_stop(t, [&, c = ctx] {
+    called = true;
+    EXPECT_TRUE(c.err());
+    EXPECT_TRUE(is_closed(c));
+  });
+  EXPECT_TRUE(t.stop_possible());
+  EXPECT_FALSE(t.stop_requested());
+  cancel();
+  EXPECT_TRUE(t.stop_requested());
+  EXPECT_TRUE(called);
+  EXPECT_TRUE(ctx.stop_token().stop_requested());
+}
+
+TEST(stop_token, of_a_context_that_is_done_is_stopped) {
+  auto [ctx, cancel] = with_cancel(background());
+  cancel();
+  EXPECT_TRUE(ctx.stop_token().stop_requested());
+}
+
+TEST(stop_token, callbacks_run_when_all_beneath_is_done) {
+  auto [ctx, cancel] = with_cancel(background());
+  auto [child, cancel_child] = with_cancel(ctx);
+  auto [grandchild, cancel_grandchild] = with_cancel(child);
+  int called = 0;
+  std::stop_callback above(ctx.stop_token(), [&, c = grandchild] {
+    ++called;
+    EXPECT_TRUE(c.err()) << "a callback may wait for it";
+  });
+  std::stop_callback below(grandchild.stop_token(), [&] { ++called; });
+  cancel();
+  EXPECT_EQ(called, 2);
+}
+
+TEST(stop_token, a_callback_may_drop_the_last_handles) {
+  auto made = std::make_unique<cancellable>(with_cancel(background()));
+  auto child = std::make_unique<cancellable>(with_cancel(made->ctx));
+  std::stop_callback goes(child->ctx.stop_token(), [&] {
+    child.reset();
+    made.reset();
+  });
+  made->cancel();
+  EXPECT_EQ(made, nullptr);
+}
+
+TEST(stop_token, makes_a_context_done) {
+  std::stop_source source;
+  auto [ctx, cancel] = with_stop_token(background(), source.get_token());
+  auto [below, cancel_below] = with_cancel(ctx);
+  EXPECT_FALSE(below.err());
+  source.request_stop();
+  EXPECT_EQ(ctx.err(), context_errc::cancelled);
+  EXPECT_TRUE(below.err());
+}
+
+TEST(stop_token, that_is_stopped_makes_a_context_that_is_done) {
+  std::stop_source source;
+  source.request_stop();
+  auto [ctx, cancel] = with_stop_token(background(), source.get_token());
+  EXPECT_TRUE(ctx.err());
+}
+
+TEST(stop_token, leaves_a_context_alone_that_has_gone) {
+  std::stop_source source;
+  { auto [ctx, cancel] = with_stop_token(background(), source.get_token()); }
+  source.request_stop();
+}
+
+TEST(stop_token, goes_through_a_context_from_one_side_to_the_other) {
+  std::stop_source source;
+  auto [ctx, cancel] = with_stop_token(background(), source.get_token());
+  std::jthread other([t = ctx.stop_token()] {
+    while (!t.stop_requested()) std::this_thread::yield();
+  });
+  source.request_stop();
+}
+
+// ---- after_func ---------------------------------------------------------------------------------
+
+TEST(context_callback, on_the_background_waits_for_ever) {
+  runtime rt({.processors = 1});
+  const as_default here(rt);
+  auto f = after_func(background(), [] { FAIL(); });
+  EXPECT_TRUE(f.stop());
+  EXPECT_FALSE(f.stop());
+  after_func(background(), [t = std::make_shared<token>()] { FAIL(); }).detach();
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(context_callback, can_be_a_coroutine) {
+  simulation sim;
+  auto [ctx, cancel] = with_timeout(background(), 1s);
+  time_point called;
+  const auto f = after_func(ctx, [&]() -> task<> {
+    co_await verge::sleep(1s);
+    called = sim.now();
+  });
+  const auto start = sim.now();
+  sim.run_for(3s);
+  EXPECT_EQ(called - start, 2s);
+}
+
+TEST(context_callback, is_not_called_once_its_handle_is_gone) {
+  simulation sim;
+  auto [ctx, cancel] = with_cancel(background());
+  {
+    const auto f = after_func(ctx, [t = std::make_shared<token>()] { FAIL(); });
+  }
+  EXPECT_EQ(token::alive(), 0);
+  {
+    const auto f = after_func(ctx, [] { FAIL(); });
+    cancel();
+  }
+  sim.run_for(1s);
+}
+
+TEST(context_callback, that_runs_is_waited_for_by_its_handle) {
+  runtime rt({.processors = 2});
+  const as_default here(rt);
+  auto [ctx, cancel] = with_cancel(background());
+  std::atomic<bool> begun{false};
+  std::atomic<bool> ended{false};
+  chan<int> go_on(1);
+  {
+    const auto f = after_func(ctx, [&] {
+      begun = true;
+      go_on.recv();
+      ended = true;
+    });
+    cancel();
+    ASSERT_TRUE(eventually([&] { return begun.load(); }));
+    go_on.send(1);
+  }
+  EXPECT_TRUE(ended);
+}
+
+TEST(context_callback, that_is_detached_is_called_and_goes) {
+  simulation sim;
+  int called = 0;
+  {
+    auto [ctx, cancel] = with_cancel(background());
+    after_func(ctx, [&, t = std::make_shared<token>()] { ++called; }).detach();
+    after_func(ctx, [&] { ++called; }).detach();
+    sim.run_for(1s);
+    EXPECT_EQ(called, 0);
+  }
+  sim.run_for(1s);
+  EXPECT_EQ(called, 2);
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(context_callback, of_a_runtime_that_has_ended_is_not_called) {
+  cancellable made = with_cancel(background());
+  context_callback f;
+  {
+    runtime rt({.processors = 1});
+    const as_default here(rt);
+    f = after_func(made.ctx, [t = std::make_shared<token>()] { FAIL(); });
+  }
+  made.cancel();
+  EXPECT_FALSE(f.stop());
+  f = context_callback();
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(context_callback, that_is_not_there_cannot_be_stopped) {
+  context_callback none;
+  EXPECT_FALSE(static_cast<bool>(none));
+  EXPECT_THAT([&] { none.stop(); },
+              testing::ThrowsMessage<std::logic_error>(testing::HasSubstr("after_func(ctx, f)")));
+}
+
+// ---- under --------------------------------------------------------------------------------------
+
+TEST(under, ends_whatever_is_waited_for) {
+  simulation sim;
+  sim.run([]() -> task<> {
+    auto [ctx, cancel] = with_timeout(background(), 1s);
+    chan<int> ch;
+    auto h = go([c = ctx]() -> task<> {
+      co_await verge::recv(c.done());
+      co_await verge::sleep(1h);
+    });
+    EXPECT_THROW(co_await under(ctx, verge::recv(ch)), timed_out);
+    EXPECT_THROW(co_await under(ctx, verge::send(ch, 1)), timed_out);
+    auto [second, cancel_second] = with_timeout(background(), 1s);
+    EXPECT_THROW(co_await under(second, verge::select(verge::recv(ch))), timed_out);
+    auto [third, cancel_third] = with_timeout(background(), 1s);
+    EXPECT_THROW(co_await under(third, verge::sleep(1h)), timed_out);
+    auto [fourth, cancel_fourth] = with_timeout(background(), 1s);
+    EXPECT_THROW(co_await under(fourth, std::move(h)), timed_out);
+    EXPECT_FALSE(ch.try_send(1)) << "nobody waits any more";
+    EXPECT_FALSE(ch.try_recv());
+  });
+}
+
+TEST(under, ends_a_wait_of_a_plain_thread) {
+  auto [ctx, cancel] = with_cancel(background());
+  chan<int> ch;
+  std::jthread waits([&, c = ctx] { EXPECT_THROW(under(c, verge::recv(ch)).wait(), cancelled); });
+  EXPECT_TRUE(eventually([&, c = ctx] { return !c.scope()->is_leaf(); }));
+  cancel();
+  waits.join();
+  EXPECT_FALSE(ch.try_send(1));
+}
+
+TEST(under, gives_the_result_of_what_is_faster_and_leaves_the_context) {
+  simulation sim;
+  auto [ctx, cancel] = with_cancel(background());
+  chan<int> ch(1);
+  ch.send(1);
+  EXPECT_EQ(*under(ctx, verge::recv(ch)).wait(), 1) << "at once";
+  const auto later = after_func(1s, [&] { ch.send(2); });
+  EXPECT_EQ(*under(ctx, verge::recv(ch)).wait(), 2) << "after a wait";
+  EXPECT_TRUE(ctx.scope()->is_leaf());
+  EXPECT_TRUE(under(background(), verge::recv(verge::after(1s))).wait());
+}
+
+TEST(under, does_not_begin_what_comes_too_late) {
+  auto [ctx, cancel] = with_cancel(background());
+  cancel();
+  chan<int> ch(1);
+  ch.send(1);
+  EXPECT_THROW(under(ctx, verge::recv(ch)).wait(), cancelled);
+  EXPECT_EQ(ch.size(), 1u);
+}
+
+TEST(under, tells_apart_which_of_several_limits_it_was) {
+  simulation sim;
+  chan<int> ch;
+  auto [far, cancel_far] = with_timeout(background(), 1h);
+  auto [near, cancel_near] = with_timeout(background(), 1s);
+  const auto start = sim.now();
+  EXPECT_THROW(under(far, under(near, verge::recv(ch))).wait(), timed_out);
+  EXPECT_EQ(sim.now() - start, 1s);
+  auto [nearer, cancel_nearer] = with_timeout(background(), 1s);
+  EXPECT_THROW(under(nearer, under(far, verge::recv(ch))).wait(), timed_out);
+  EXPECT_EQ(sim.now() - start, 2s);
+  EXPECT_THROW(under(far, verge::timeout(verge::recv(ch), 1s)).wait(), timed_out);
+  EXPECT_THROW(verge::timeout(under(far, verge::recv(ch)), 1s).wait(), timed_out);
+  EXPECT_EQ(sim.now() - start, 4s);
+  const auto soon = after_func(1s, [c = std::move(cancel_far)] { c(); });
+  EXPECT_THROW(verge::timeout(under(far, verge::recv(ch)), 1h).wait(), cancelled);
+  EXPECT_EQ(sim.now() - start, 5s);
+  EXPECT_FALSE(ch.try_send(1));
+}
+
+TEST(under, cancels_a_task_and_waits_for_its_end) {
+  simulation sim;
+  sim.run([]() -> task<> {
+    bool cleaned_up = false;
+    const auto work = [](bool& clean) -> task<int> {
+      try {
+        co_await verge::sleep(1h);
+      } catch (const cancelled&) {
+        clean = true;
+        throw;
+      }
+      co_return 1;
+    };
+    auto [ctx, cancel] = with_timeout(background(), 1s);
+    EXPECT_THROW(co_await under(ctx, work(cleaned_up)), timed_out);
+    EXPECT_TRUE(cleaned_up);
+    auto [other, cancel_other] = with_timeout(background(), 2h);
+    EXPECT_EQ(co_await under(other, work(cleaned_up)), 1);
+    cancel_other();
+    EXPECT_THROW(co_await under(other, work(cleaned_up)), cancelled) << "it does not begin";
+  });
+}
+
+TEST(under, gives_way_to_the_cancellation_of_its_own_task) {
+  simulation sim;
+  sim.run([]() -> task<> {
+    auto [ctx, cancel] = with_timeout(background(), 1h);
+    auto waits = go([c = ctx]() -> task<> { co_await under(c, verge::sleep(2h)); });
+    auto works = go([c = ctx]() -> task<> {
+      co_await under(c, [](int) -> task<> { co_await verge::sleep(2h); }(1));
+    });
+    co_await verge::sleep(1s);
+    waits.cancel();
+    works.cancel();
+    EXPECT_THROW(co_await waits, cancelled);
+    EXPECT_THROW(co_await works, cancelled);
+    EXPECT_TRUE(ctx.scope()->is_leaf());
+  });
+}
+
+TEST(under, leaves_nothing_behind_when_its_runtime_ends) {
+  auto [ctx, cancel] = with_cancel(background());
+  {
+    runtime rt({.processors = 2});
+    rt.spawn([c = ctx]() -> task<> { co_await under(c, verge::sleep(1h)); }).detach();
+    ASSERT_TRUE(eventually([&, c = ctx] { return !c.scope()->is_leaf(); }));
+  }
+  EXPECT_TRUE(ctx.scope()->is_leaf());
+}
+
+// ---- What it costs ------------------------------------------------------------------------------
+
+/// What f allocates, once everything is warm.
+template <class F>
+std::size_t allocations_of(F&& f) {
+  for (int i = 0; i < 100; ++i) f();
+  const std::size_t before = test::allocations();
+  f();
+  return test::allocations() - before;
+}
+
+TEST(context_cost, is_one_allocation_and_no_more) {
+  for (const auto& e : test::engines) {
+    SCOPED_TRACE(e.name);
+    simulation sim({.engine = e.engine});
+    auto [parent, cancel_parent] = with_cancel(background());
+    EXPECT_EQ(allocations_of([&, p = parent] { auto [ctx, cancel] = with_cancel(p); }), 1u);
+    EXPECT_EQ(allocations_of([&, p = parent] {
+                auto [ctx, cancel] = with_timeout(p, 1s);
+                cancel();
+              }),
+              1u);
+    EXPECT_EQ(allocations_of([&, p = parent] { with_value(p, depth, 1); }), 1u);
+    EXPECT_EQ(allocations_of([&, p = parent] { without_cancel(p); }), 1u);
+  }
+}
+
+TEST(context_cost, of_a_wait_under_it_is_nothing) {
+  simulation sim;
+  auto [ctx, cancel] = with_cancel(background());
+  chan<int> ch(1);
+  EXPECT_EQ(
+      allocations_of([&, c = ctx] {
+        EXPECT_THROW(verge::timeout(under(c, verge::recv(ch)), 1s).wait(), timed_out);
+      }),
+      allocations_of([&] { EXPECT_THROW(verge::timeout(verge::recv(ch), 1s).wait(), timed_out); }));
+}
+
+TEST(context_cost, a_context_that_is_done_is_off_the_tree) {
+  simulation sim;
+  auto [parent, cancel_parent] = with_cancel(background());
+  auto [child, cancel_child] = with_cancel(parent);
+  auto [late, cancel_late] = with_timeout(parent, 1s);
+  EXPECT_FALSE(parent.scope()->is_leaf());
+  cancel_child();
+  EXPECT_FALSE(parent.scope()->is_leaf());
+  sim.run_for(2s);
+  EXPECT_TRUE(late.err());
+  EXPECT_TRUE(parent.scope()->is_leaf());
+}
+
+TEST(context_cost, of_timers_is_given_back_whatever_becomes_of_the_context) {
+  for (const auto& e : test::engines) {
+    SCOPED_TRACE(e.name);
+    const context_key<token> key;
+    runtime rt({.processors = 2, .engine = e.engine});
+    const as_default here(rt);
+    const int n = scale(20'000, 2'000);
+    const context root = with_value(background(), key, token());
+    std::vector<cancellable> all;
+    for (int i = 0; i < n; ++i) {
+      // Some fire, some are cancelled as they fire, some long before, and some just go.
+      all.push_back(with_timeout(root, i % 3 == 0 ? 1s : i % 3 * 500us));
+      if (i % 5 == 0) all.back().cancel();
+      if (i % 7 == 0) all.back().cancel.detach();
+      if (i % 11 == 0) all.pop_back();
+    }
+    all.clear();
+    EXPECT_TRUE(eventually([&] { return rt.stats().total.timers_live == 0; }));
+  }
+  EXPECT_TRUE(eventually([&] { return token::alive() == 0; })) << "a parent is still held";
+}
+
+TEST(context_cost, a_chain_of_any_length_is_cancelled_and_ended_without_recursion) {
+  const int n = scale(300'000, 50'000);
+  cancellable root = with_cancel(background());
+  context end = root.ctx;
+  for (int i = 0; i < n; ++i) {
+    cancellable next = with_cancel(end);
+    next.cancel.detach();
+    end = i % 2 == 0 ? next.ctx : with_value(next.ctx, depth, i);
+  }
+  const auto done = end.done();
+  root.cancel();
+  EXPECT_TRUE(done.closed());
+  root = {};
+  end = context();
+}
+
+// ---- Ends ---------------------------------------------------------------------------------------
+
+TEST(context, outlives_the_runtime_of_its_deadline) {
+  for (const auto& e : test::engines) {
+    SCOPED_TRACE(e.name);
+    const context_key<token> key;
+    cancellable kept;
+    cancellable dropped;
+    {
+      runtime rt({.processors = 1, .engine = e.engine});
+      const as_default here(rt);
+      const context root = with_value(background(), key, token());
+      kept = with_timeout(root, 30s);
+      dropped = with_timeout(root, 30s);
+    }
+    EXPECT_FALSE(kept.ctx.err());
+    kept.cancel();
+    EXPECT_EQ(kept.ctx.err(), context_errc::cancelled);
+  }
+  EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(context, refuses_a_deadline_that_the_engine_cannot_keep_and_leaves_nothing_behind) {
+  simulation sim({.engine = engine::simple_wheel});
+  const context_key<token> key;
+  {
+    const context root = with_value(background(), key, token());
+    EXPECT_THAT([&] { auto c = with_timeout(root, 24h); },
+                testing::ThrowsMessage<std::invalid_argument>(testing::HasSubstr("the span")));
+  }
+  EXPECT_EQ(token::alive(), 0);
+}
+
+// ---- Races --------------------------------------------------------------------------------------
+
+/// A tree of random shape, whose nodes are cancelled by many threads at once, as deadlines pass,
+/// handles go, children are added, and others wait.
+TEST(context_race, of_everybody_with_everybody_in_one_tree) {
+  runtime rt({.processors = 2});
+  const as_default here(rt);
+  const context_key<token> key;
+  const int rounds = scale(200, 30);
+  constexpr unsigned threads = 4;
+  for (int round = 0; round < rounds; ++round) {
+    std::mt19937 random(static_cast<unsigned>(round));
+    std::vector<cancellable> nodes;
+    nodes.push_back(with_cancel(with_value(background(), key, token())));
+    for (int i = 0; i < 60; ++i) {
+      const context& parent = nodes[random() % nodes.size()].ctx;
+      switch (random() % 3) {
+        case 0:
+          nodes.push_back(with_cancel(parent));
+          break;
+        case 1:
+          nodes.push_back(with_timeout(parent, std::chrono::microseconds(random() % 300)));
+          break;
+        default:
+          nodes.push_back(with_cancel(with_value(parent, depth, i)));
+      }
+    }
+    std::atomic<int> called{0};
+    std::vector<context_callback> callbacks;
+    for (std::size_t i = 0; i < nodes.size(); i += 5)
+      callbacks.push_back(after_func(nodes[i].ctx, [&] { ++called; }));
+    auto waits =
+        rt.spawn([c = nodes.back().ctx]() -> task<> { co_await under(c, verge::sleep(1h)); });
+
+    std::barrier together(threads);
+    std::vector<std::jthread> all;
+    for (unsigned id = 0; id < threads; ++id) {
+      all.emplace_back([&, id, seed = random()] {
+        std::mt19937 mine(static_cast<unsigned>(seed));
+        together.arrive_and_wait();
+        for (int i = 0; i < 40; ++i) {
+          const cancellable& n = nodes[mine() % nodes.size()];
+          switch (mine() % 6) {
+            case 0:
+              n.cancel();
+              EXPECT_TRUE(n.ctx.err());
+              break;
+            case 1: {
+              auto child = with_timeout(n.ctx, std::chrono::microseconds(mine() % 100));
+              if (mine() % 2 == 0) child.cancel.detach();
+              break;
+            }
+            case 2: {
+              const bool has_error = static_cast<bool>(n.ctx.err());
+              const bool closed = is_closed(n.ctx);
+              EXPECT_TRUE(closed || !has_error);
+              EXPECT_TRUE(!closed || n.ctx.err());
+              break;
+            }
+            case 3: {
+              const auto t = n.ctx.stop_token();
+              const auto f = after_func(n.ctx, [] {});
+              EXPECT_TRUE(!t.stop_requested() || n.ctx.err());
+              break;
+            }
+            case 4: {
+              std::stop_source s;
+              auto child = with_stop_token(n.ctx, s.get_token());
+              s.request_stop();
+              EXPECT_TRUE(child.ctx.err());
+              break;
+            }
+            default:
+              if (id == 0 && i == 39) nodes.front().cancel();
+          }
+        }
+      });
+    }
+    all.clear();
+    nodes.front().cancel();
+    for (const cancellable& n : nodes) {
+      EXPECT_TRUE(n.ctx.err());
+      EXPECT_TRUE(is_closed(n.ctx));
+    }
+    try {
+      waits.join();
+      ADD_FAILURE() << "it slept for an hour";
+    } catch (const cancelled&) {
+    } catch (const timed_out&) {
+    }
+    EXPECT_TRUE(eventually([&] { return called == static_cast<int>(callbacks.size()); }));
+  }
+  EXPECT_TRUE(eventually([] { return token::alive() == 0; }));
+}
+
+/// The last handles of parents and children go at the same time, on different threads, with a
+/// deadline that passes just then.
+TEST(context_race, of_handles_that_go) {
+  runtime rt({.processors = 2});
+  const as_default here(rt);
+  const context_key<token> key;
+  const int rounds = scale(3000, 300);
+  constexpr int threads = 3;
+  std::array<cancellable, threads> given;
+  std::barrier together(threads + 1);
+  std::vector<std::jthread> all;
+  for (cancellable& mine : given) {
+    all.emplace_back([&] {
+      for (int i = 0; i < rounds; ++i) {
+        together.arrive_and_wait();
+        mine = {};
+        together.arrive_and_wait();
+      }
+    });
+  }
+  for (int i = 0; i < rounds; ++i) {
+    given[0] = with_timeout(with_value(background(), key, token()), 20us);
+    given[1] = with_timeout(given[0].ctx, 10us);
+    given[2] = with_cancel(given[1].ctx);
+    if (i % 2 == 0)
+      for (cancellable& c : given) c.cancel.detach();
+    together.arrive_and_wait();
+    together.arrive_and_wait();
+  }
+  all.clear();
+  EXPECT_TRUE(eventually([] { return token::alive() == 0; }));
+}
+
+}  // namespace
