@@ -408,14 +408,14 @@ TEST(under, ends_whatever_is_waited_for) {
       co_await verge::recv(c.done());
       co_await verge::sleep(1h);
     });
-    EXPECT_THROW(co_await under(ctx, verge::recv(ch)), timed_out);
-    EXPECT_THROW(co_await under(ctx, verge::send(ch, 1)), timed_out);
+    EXPECT_THROW(co_await under(ctx, verge::recv(ch)), context_error);
+    EXPECT_THROW(co_await under(ctx, verge::send(ch, 1)), context_error);
     auto [second, cancel_second] = with_timeout(background(), 1s);
-    EXPECT_THROW(co_await under(second, verge::select(verge::recv(ch))), timed_out);
+    EXPECT_THROW(co_await under(second, verge::select(verge::recv(ch))), context_error);
     auto [third, cancel_third] = with_timeout(background(), 1s);
-    EXPECT_THROW(co_await under(third, verge::sleep(1h)), timed_out);
+    EXPECT_THROW(co_await under(third, verge::sleep(1h)), context_error);
     auto [fourth, cancel_fourth] = with_timeout(background(), 1s);
-    EXPECT_THROW(co_await under(fourth, std::move(h)), timed_out);
+    EXPECT_THROW(co_await under(fourth, std::move(h)), context_error);
     EXPECT_FALSE(ch.try_send(1)) << "nobody waits any more";
     EXPECT_FALSE(ch.try_recv());
   });
@@ -424,7 +424,8 @@ TEST(under, ends_whatever_is_waited_for) {
 TEST(under, ends_a_wait_of_a_plain_thread) {
   auto [ctx, cancel] = with_cancel(background());
   chan<int> ch;
-  std::jthread waits([&, c = ctx] { EXPECT_THROW(under(c, verge::recv(ch)).wait(), cancelled); });
+  std::jthread waits(
+      [&, c = ctx] { EXPECT_THROW(under(c, verge::recv(ch)).wait(), context_error); });
   EXPECT_TRUE(eventually([&, c = ctx] { return !c.scope()->is_leaf(); }));
   cancel();
   waits.join();
@@ -443,12 +444,36 @@ TEST(under, gives_the_result_of_what_is_faster_and_leaves_the_context) {
   EXPECT_TRUE(under(background(), verge::recv(verge::after(1s))).wait());
 }
 
+TEST(under, says_what_became_of_the_context) {
+  simulation sim;
+  auto [ctx, cancel] = with_timeout(background(), 1s, out_of_paper);
+  try {
+    under(ctx, verge::sleep(1h)).wait();
+    ADD_FAILURE() << "it slept for an hour";
+  } catch (const context_error& e) {
+    EXPECT_EQ(e.code(), context_errc::deadline_exceeded);
+    EXPECT_EQ(e.cause(), out_of_paper);
+    EXPECT_THAT(e.what(), testing::HasSubstr("deadline"));
+  }
+  auto [other, cancel_other] = with_cancel(background());
+  cancel_other();
+  EXPECT_THAT(([c = other] { under(c, verge::sleep(1h)).wait(); }),
+              testing::ThrowsMessage<context_error>(testing::HasSubstr("was cancelled")));
+}
+
+TEST(under, ends_a_task_that_nobody_joins_without_further_ado) {
+  simulation sim({.on_exception = [](const std::exception_ptr&) { ADD_FAILURE(); }});
+  auto [ctx, cancel] = with_timeout(background(), 1s);
+  go([c = ctx]() -> task<> { co_await under(c, verge::sleep(1h)); }).detach();
+  sim.run_for(2s);
+}
+
 TEST(under, does_not_begin_what_comes_too_late) {
   auto [ctx, cancel] = with_cancel(background());
   cancel();
   chan<int> ch(1);
   ch.send(1);
-  EXPECT_THROW(under(ctx, verge::recv(ch)).wait(), cancelled);
+  EXPECT_THROW(under(ctx, verge::recv(ch)).wait(), context_error);
   EXPECT_EQ(ch.size(), 1u);
 }
 
@@ -458,16 +483,16 @@ TEST(under, tells_apart_which_of_several_limits_it_was) {
   auto [far, cancel_far] = with_timeout(background(), 1h);
   auto [near, cancel_near] = with_timeout(background(), 1s);
   const auto start = sim.now();
-  EXPECT_THROW(under(far, under(near, verge::recv(ch))).wait(), timed_out);
+  EXPECT_THROW(under(far, under(near, verge::recv(ch))).wait(), context_error);
   EXPECT_EQ(sim.now() - start, 1s);
   auto [nearer, cancel_nearer] = with_timeout(background(), 1s);
-  EXPECT_THROW(under(nearer, under(far, verge::recv(ch))).wait(), timed_out);
+  EXPECT_THROW(under(nearer, under(far, verge::recv(ch))).wait(), context_error);
   EXPECT_EQ(sim.now() - start, 2s);
   EXPECT_THROW(under(far, verge::timeout(verge::recv(ch), 1s)).wait(), timed_out);
   EXPECT_THROW(verge::timeout(under(far, verge::recv(ch)), 1s).wait(), timed_out);
   EXPECT_EQ(sim.now() - start, 4s);
   const auto soon = after_func(1s, [c = std::move(cancel_far)] { c(); });
-  EXPECT_THROW(verge::timeout(under(far, verge::recv(ch)), 1h).wait(), cancelled);
+  EXPECT_THROW(verge::timeout(under(far, verge::recv(ch)), 1h).wait(), context_error);
   EXPECT_EQ(sim.now() - start, 5s);
   EXPECT_FALSE(ch.try_send(1));
 }
@@ -486,12 +511,12 @@ TEST(under, cancels_a_task_and_waits_for_its_end) {
       co_return 1;
     };
     auto [ctx, cancel] = with_timeout(background(), 1s);
-    EXPECT_THROW(co_await under(ctx, work(cleaned_up)), timed_out);
+    EXPECT_THROW(co_await under(ctx, work(cleaned_up)), context_error);
     EXPECT_TRUE(cleaned_up);
     auto [other, cancel_other] = with_timeout(background(), 2h);
     EXPECT_EQ(co_await under(other, work(cleaned_up)), 1);
     cancel_other();
-    EXPECT_THROW(co_await under(other, work(cleaned_up)), cancelled) << "it does not begin";
+    EXPECT_THROW(co_await under(other, work(cleaned_up)), context_error) << "it does not begin";
   });
 }
 
@@ -508,6 +533,7 @@ TEST(under, gives_way_to_the_cancellation_of_its_own_task) {
     works.cancel();
     EXPECT_THROW(co_await waits, cancelled);
     EXPECT_THROW(co_await works, cancelled);
+    EXPECT_FALSE(ctx.err());
     EXPECT_TRUE(ctx.scope()->is_leaf());
   });
 }
@@ -731,8 +757,7 @@ TEST(context_race, of_everybody_with_everybody_in_one_tree) {
     try {
       waits.join();
       ADD_FAILURE() << "it slept for an hour";
-    } catch (const cancelled&) {
-    } catch (const timed_out&) {
+    } catch (const context_error&) {
     }
     EXPECT_TRUE(eventually([&] { return called == static_cast<int>(callbacks.size()); }));
   }

@@ -59,6 +59,7 @@ var workloads = map[string]func(parameters) figures{
 	"TickerReset":           tickerReset,
 	"AdjustTimers10000":     adjustTimers10000,
 	"ContextTimeout":        contextTimeout,
+	"ContextChild":          contextChild,
 
 	"Yield":        yield,
 	"ChanHandover": chanHandover,

@@ -188,10 +188,32 @@ func adjustTimers10000(p parameters) figures {
 	})
 }
 
+// contextTimeout has live contexts, not timers, in the background.
 func contextTimeout(p parameters) figures {
+	return overContexts(p, context.Background())
+}
+
+// contextChild is the same with all of them derived from one that can be cancelled.
+func contextChild(p parameters) figures {
+	parent, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	return overContexts(p, parent)
+}
+
+func overContexts(p parameters, parent context.Context) figures {
+	cancels := make([]context.CancelFunc, p.processors*p.background)
+	for i := range cancels {
+		_, cancels[i] = context.WithTimeout(parent, time.Hour)
+	}
+	defer func() {
+		for _, cancel := range cancels {
+			cancel()
+		}
+	}()
+	p.background = 0
 	return parallel(p, batchSize, func() {
 		for i := 0; i < batchSize; i++ {
-			_, cancel := context.WithTimeout(context.Background(), time.Hour)
+			_, cancel := context.WithTimeout(parent, time.Hour)
 			cancel()
 		}
 	})

@@ -1,6 +1,7 @@
 #include "throughput.h"
 
 #include <verge/chan.h>
+#include <verge/context.h>
 #include <verge/task.h>
 #include <verge/time.h>
 
@@ -105,6 +106,28 @@ figures on_threads(const parameters& p, plain_batch batch) {
   fill(background, p.processors * p.background);
   run_on_threads(p.processors, p.duration / 10, batch);
   return run_on_threads(p.processors, p.duration, batch).per_operation(batch_size);
+}
+
+/// Over live contexts, all of one parent, where the others have timers.
+task<figures> measure_contexts(parameters p, context parent) {
+  std::vector<std::vector<cancellable>> live(static_cast<std::size_t>(p.processors));
+  const auto fill_part = [&](std::vector<cancellable>& part) {
+    for (int i = 0; i < p.background; ++i) part.push_back(with_timeout(parent, 1h));
+  };
+  std::vector<join_handle<void>> fillers;
+  for (auto& part : live) fillers.push_back(go([&] { fill_part(part); }));
+  for (auto& one : fillers) co_await one;
+
+  const auto batch = [&parent]() -> task<void> {
+    for (int i = 0; i < batch_size; ++i) {
+      auto [ctx, cancel] = with_timeout(parent, 1h);
+      cancel();
+    }
+    co_return;
+  };
+  co_await run_batches(p.processors, p.duration / 10, batch);
+  const batches_run r = co_await run_batches(p.processors, p.duration, batch);
+  co_return r.per_operation(batch_size);
 }
 
 // ---- The batches --------------------------------------------------------------------------------
@@ -257,6 +280,13 @@ figures ticker_reset(runtime& rt, const parameters& p) {
 }
 figures adjust_timers_10000(runtime& rt, const parameters& p) {
   return parallel(rt, p, 1, &adjust_timers_batch);
+}
+figures context_timeout(runtime& rt, const parameters& p) {
+  return rt.run(measure_contexts(p, background()));
+}
+figures context_child(runtime& rt, const parameters& p) {
+  const cancellable parent = with_cancel(background());
+  return rt.run(measure_contexts(p, parent.ctx));
 }
 figures start_stop_on_threads(runtime&, const parameters& p) {
   return on_threads(p, &start_stop_batch);

@@ -18,6 +18,10 @@ figures ticker(runtime& rt, const parameters& p);
 figures ticker_reset(runtime& rt, const parameters& p);
 figures adjust_timers_10000(runtime& rt, const parameters& p);
 
+/// with_timeout and cancel, over as many live contexts: of the background, and of one parent.
+figures context_timeout(runtime& rt, const parameters& p);
+figures context_child(runtime& rt, const parameters& p);
+
 /// From plain threads that hold no processor, beside Go's tasks, which always do.
 figures stop_on_threads(runtime& rt, const parameters& p);
 figures start_stop_on_threads(runtime& rt, const parameters& p);

@@ -31,6 +31,13 @@ workload costs_on_one(const std::string& name, run_fn run) {
   return {name + "/1", name, as_fast, [](parameters& p) { p.processors = 1; }, run};
 }
 
+/// With so many contexts that have a deadline.
+workload over_contexts(const std::string& name, int live, run_fn run) {
+  const std::string count = live < 1000 ? std::to_string(live) : std::to_string(live / 1000) + "k";
+  return {name + "/" + count, name, as_fast,
+          [live](parameters& p) { p.background = live / p.processors; }, run};
+}
+
 /// Go waits in whole milliseconds, so below one it is late by up to one.
 workload sleep_late(std::chrono::microseconds d) {
   const std::string name =
@@ -84,6 +91,10 @@ std::vector<workload> all_workloads() {
       costs("Ticker", &ticker),
       costs("TickerReset", &ticker_reset),
       costs("AdjustTimers10000", &adjust_timers_10000),
+      over_contexts("ContextTimeout", 0, &context_timeout),
+      over_contexts("ContextTimeout", 100'000, &context_timeout),
+      over_contexts("ContextTimeout", 400'000, &context_timeout),
+      over_contexts("ContextChild", 400'000, &context_child),
       costs_on_threads("Stop", &stop_on_threads),
       costs_on_threads("StartStop", &start_stop_on_threads),
       costs_on_threads("Reset", &reset_on_threads),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -17,9 +18,9 @@
 ///   verge::under(ctx, verge::sleep(1s)).wait();                // on a plain thread
 ///   auto reply = co_await verge::under(ctx, call(server));     // a task, too
 ///
-/// It throws what the same would throw without a context: verge::timed_out if the context's
-/// deadline has passed, as timeout() does, else verge::cancelled, as in a task that is cancelled.
-/// ctx.err() and ctx.cause() tell more.
+/// When the context is done it throws context_error. That is a verge::cancelled, as in a task that
+/// is cancelled: let it through, and it ends the task and whatever called it, up to where somebody
+/// wants to know how the work went.
 ///
 /// An operation - recv, send, select, sleep, a join, whatever a socket does - that has not taken
 /// place when the context is done is withdrawn: it has not happened. Under a context that is done
@@ -30,9 +31,22 @@
 /// that is done it does not begin.
 namespace verge {
 
+/// Thrown by what is done under a context when that is done.
+class context_error : public cancelled {
+ public:
+  explicit context_error(const context& ctx) noexcept : code_(ctx.err()), cause_(ctx.cause()) {}
+  const char* what() const noexcept override;
+  /// The context's err() and cause().
+  std::error_code code() const noexcept { return code_; }
+  std::error_code cause() const noexcept { return cause_; }
+
+ private:
+  std::error_code code_;
+  std::error_code cause_;
+};
+
 namespace detail {
 
-/// Throws timed_out or cancelled, whichever it is.
 [[noreturn]] void throw_context_done(const context& ctx);
 
 template <class Op>

@@ -114,6 +114,12 @@ cancellable with_stop_token(const context& parent, std::stop_token token) {
   return made;
 }
 
+const char* context_error::what() const noexcept {
+  return code_ == context_errc::deadline_exceeded
+             ? "verge::context_error: the deadline of the context has passed"
+             : "verge::context_error: the context was cancelled";
+}
+
 context without_cancel(const context& parent) {
   context_node* const up = context_access::node(parent);
   auto* const n = new context_node{.parent = up, .scope = nullptr, .destroy = &end_plain};
@@ -163,10 +169,7 @@ std::stop_token stopped_token() {
   return *stopped;
 }
 
-void throw_context_done(const context& ctx) {
-  if (ctx.err() == context_errc::deadline_exceeded) throw_timed_out();
-  throw_cancelled();
-}
+void throw_context_done(const context& ctx) { throw context_error(ctx); }
 
 }  // namespace detail
 }  // namespace verge

@@ -263,7 +263,7 @@ TEST_P(conformance, L43_interlocked_cancels_do_not_deadlock) {
 TEST_P(conformance, L44_an_error_means_that_done_is_closed_and_the_other_way_round) {
   runtime rt(live());
   as_default here(rt);
-  const int rounds = scale(2000, 200);
+  const int rounds = tick() == 0ns ? scale(2000, 200) : 100;
   for (int i = 0; i < rounds; ++i) {
     auto [parent, cancel] = with_timeout(background(), 10us);
     auto [ctx, cancel_child] = with_cancel(parent);
