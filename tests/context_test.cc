@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <verge/context.h>
+#include <verge/fd.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
 #include <verge/simulation.h>
@@ -546,6 +547,62 @@ TEST(under, leaves_nothing_behind_when_its_runtime_ends) {
     ASSERT_TRUE(eventually([&, c = ctx] { return !c.scope()->is_leaf(); }));
   }
   EXPECT_TRUE(ctx.scope()->is_leaf());
+}
+
+TEST(under, ends_what_waits_for_a_descriptor) {
+  runtime rt({.processors = 2});
+  rt.run([]() -> task<> {
+    auto [from, to] = make_pipe().or_throw();
+    std::array<char, 8> bytes{};
+    {
+      auto [ctx, cancel] = with_timeout(background(), 1ms);
+      EXPECT_THROW(co_await under(ctx, from.read_some(bytes)), context_error);
+    }
+    auto [ctx, cancel] = with_cancel(background());
+    EXPECT_TRUE(co_await to.write_all("ab"));
+    EXPECT_EQ((co_await under(ctx, from.read_some(bytes))).or_throw(), 2u) << "at once";
+    auto reads = go([&from = from, &bytes, c = ctx]() -> task<std::size_t> {
+      co_return (co_await under(c, from.read_full(bytes))).or_throw();
+    });
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_TRUE(co_await to.write_all("ab"));  // a hint each
+      co_await verge::sleep(1ms);
+    }
+    EXPECT_EQ(co_await reads, 8u);
+    EXPECT_TRUE(ctx.scope()->is_leaf());
+    auto waits = go(
+        [&from = from, &bytes, c = ctx]() -> task<> { co_await under(c, from.read_full(bytes)); });
+    EXPECT_TRUE(co_await to.write_all("ab"));
+    co_await verge::sleep(1ms);
+    cancel();
+    EXPECT_THROW(co_await waits, context_error);
+    EXPECT_TRUE(co_await to.write_all("ab"));
+    EXPECT_GE((co_await from.read_some(bytes)).or_throw(), 2u) << "free for another";
+  });
+}
+
+TEST(under, a_context_and_what_comes_on_a_descriptor_race) {
+  runtime rt({.processors = 2});
+  rt.run([]() -> task<> {
+    auto [from, to] = make_pipe().or_throw();
+    std::array<char, 1> byte{};
+    const int rounds = scale(2000, 200);
+    int received = 0;
+    for (int i = 0; i < rounds; ++i) {
+      auto [ctx, cancel] = with_cancel(background());
+      auto writes = go([&to = to]() -> task<> { EXPECT_TRUE(co_await to.write_all("a")); });
+      auto cancels = go([c = std::move(cancel)] { c(); });
+      try {
+        received += (co_await under(ctx, from.read_some(byte))).or_throw() == 1;
+      } catch (const context_error&) {
+      }
+      co_await writes;
+      co_await cancels;
+    }
+    to.close();
+    while (co_await from.read_some(byte)) ++received;
+    EXPECT_EQ(received, rounds) << "nothing gets lost";
+  });
 }
 
 // ---- What it costs ------------------------------------------------------------------------------

@@ -62,11 +62,13 @@ class under_action {
 
   bool start(waiter& w) noexcept {
     context_scope* const scope = ctx_.scope();
-    if (scope != nullptr && scope_is_done(*scope)) {
+    // Woken by a hint it takes what has come, whatever the context says by now.
+    if (!started_ && scope != nullptr && scope_is_done(*scope)) {
       over_ = true;
       return false;
     }
-    if (!inner_.start(w)) return false;
+    const bool waits = inner_.start(w);
+    if (!waits) return started_ = false;
     started_ = true;
     if (scope == nullptr || join_scope(*scope, wait_, w, by_context)) return true;
     // It is done as we begin - unless what is waited for was faster, and wakes us.
@@ -76,6 +78,10 @@ class under_action {
   void withdraw() noexcept {
     leave();
     inner_.withdraw();
+  }
+  void again() noexcept requires retrying_operation<typename Op::action> {
+    leave();
+    inner_.again();
   }
   decltype(auto) finish(std::uint32_t winner) {
     if (started_) leave();
@@ -87,7 +93,7 @@ class under_action {
   }
 
  private:
-  static constexpr std::uint32_t by_context = waiter::by_owner - 2;
+  static constexpr std::uint32_t by_context = waiter::by_hint - 1;
 
   void leave() noexcept {
     if (context_scope* const scope = ctx_.scope()) leave_scope(*scope, wait_);
