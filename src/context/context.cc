@@ -162,11 +162,11 @@ receiver<context_done> closed_channel() {
 
 std::stop_token stopped_token() {
   static const auto* const stopped = [] {
-    std::stop_source s;
-    s.request_stop();
-    return new std::stop_token(s.get_token());
+    auto* const source = new std::stop_source;
+    source->request_stop();
+    return source;
   }();
-  return *stopped;
+  return stopped->get_token();
 }
 
 void throw_context_done(const context& ctx) { throw context_error(ctx); }
