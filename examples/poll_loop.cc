@@ -47,19 +47,16 @@ int main() {
   };
   timers.start(loop_clock::now() + 20ms, talk);
 
-  int heard = 0;
   while (open) {
     pollfd watched{.fd = server, .events = POLLIN, .revents = 0};
     if (::poll(&watched, 1, time_out(timers)) > 0) {
       char text[64];
       const auto n = ::read(server, text, sizeof text);
       std::printf("%.*s\n", static_cast<int>(n), text);
-      ++heard;
       timers.reset(idle, loop_clock::now() + 50ms);
     }
     timers.run(loop_clock::now());
   }
   ::close(server);
   ::close(client);
-  return heard > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
