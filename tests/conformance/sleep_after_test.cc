@@ -59,10 +59,11 @@ TEST_P(conformance, L01_signals_do_not_cut_a_sleep_short) {
   runtime rt(live());
   as_default here(rt);
   signal_storm storm;
-  const auto start = clock::now();
-  verge::sleep(100ms).wait();
-  EXPECT_GE(clock::now() - start, 100ms);
-  EXPECT_GT(storm.sent(), 0);
+  while (storm.sent() == 0) {  // again, if the storm's thread did not get to run
+    const auto start = clock::now();
+    verge::sleep(100ms).wait();
+    EXPECT_GE(clock::now() - start, 100ms);
+  }
 }
 
 TEST_P(conformance, L02_sleep_of_zero_or_less_returns_at_once) {
