@@ -107,6 +107,10 @@ std::vector<workload> chosen(const options& o) {
 std::unique_ptr<go_process> start_go() {
   try {
     return std::make_unique<go_process>(VERGE_GO_SOURCE, VERGE_GO_BINARY);
+  } catch (const program_not_found& e) {
+    std::printf("Go's side is skipped: %s; Debian has it: sudo apt-get install golang-go\n",
+                e.what());
+    return nullptr;
   } catch (const std::exception& e) {
     std::printf("Go's side is skipped: %s\n", e.what());
     return nullptr;

@@ -3,13 +3,10 @@
 // the lines that are exchanged.
 #pragma once
 
-#include <sys/types.h>
-
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 
+#include "../suite/child_process.h"
 #include "figures.h"
 
 namespace verge::bench {
@@ -19,24 +16,16 @@ class go_process {
   /// Builds the program in `source` to `binary` and starts it. Throws std::runtime_error with a
   /// text that says what to do, above all if there is no Go.
   go_process(const std::filesystem::path& source, const std::filesystem::path& binary);
-  go_process(const go_process&) = delete;
-  go_process& operator=(const go_process&) = delete;
-  /// The end of its input ends the program.
-  ~go_process();
 
   /// Runs one round of a workload there. Throws std::runtime_error if the program fails.
   figures run(const std::string& workload, const parameters& p);
   const std::string& version() const { return version_; }
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_.pid(); }
 
  private:
-  using stream = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-
   std::string ask(const std::string& request);
 
-  pid_t pid_{-1};
-  stream requests_{nullptr, &std::fclose};
-  stream answers_{nullptr, &std::fclose};
+  child_process process_;
   std::string version_;
 };
 

@@ -31,6 +31,7 @@ class child_process {
   /// Sends a line and gives the line that comes back. Throws std::runtime_error if the program
   /// ends, or if it takes longer, or if a signal arrives meanwhile that wants this program to end.
   std::string ask(const std::string& line, std::chrono::seconds at_most = std::chrono::hours(1));
+  [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
   std::string name_;

@@ -30,15 +30,19 @@ fs::path folder_for(const char* name) {
 
 }  // namespace
 
-std::vector<std::string> build_go() {
+/// Needs no network: the programs use nothing but Go's standard library.
+std::vector<std::string> build_go_program(const fs::path& source, const fs::path& binary) {
   setenv("GO111MODULE", "on", 1);
   setenv("GOFLAGS", "-mod=mod", 1);
   setenv("GOTOOLCHAIN", "local", 1);
   setenv("GOPROXY", "off", 1);
-  if (getenv("HOME") == nullptr) setenv("GOCACHE", (folder_for("go") / "cache").c_str(), 0);
-  const fs::path program = folder_for("go") / "peer";
-  build({"go", "build", "-o", program.string(), "."}, sources / "go");
-  return {program.string()};
+  if (getenv("HOME") == nullptr) setenv("GOCACHE", (binary.parent_path() / "cache").c_str(), 0);
+  build({"go", "build", "-o", binary.string(), "."}, source);
+  return {binary.string()};
+}
+
+std::vector<std::string> build_go() {
+  return build_go_program(sources / "go", folder_for("go") / "peer");
 }
 
 std::vector<std::string> build_netty() {

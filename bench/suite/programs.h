@@ -2,6 +2,7 @@
 // when it is first asked for, without the network, from what Debian's packages have put in place.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@ namespace verge::bench {
 /// Each builds and gives the command that starts it. Throws std::runtime_error that says what is
 /// missing.
 std::vector<std::string> build_go();
+std::vector<std::string> build_go_program(const std::filesystem::path& source,
+                                          const std::filesystem::path& binary);
 std::vector<std::string> build_netty();
 std::vector<std::string> build_tokio();
 

@@ -21,6 +21,7 @@ bool same_work(const result& a, const result& b) {
 /// Three digits that count.
 std::string figure(double value) {
   if (value >= 1e6) return fmt::format("{:.2f}M", value * 1e-6);
+  if (value >= 1e4) return fmt::format("{:.1f}k", value * 1e-3);
   if (value >= 99.95 || value == 0) return fmt::format("{:.0f}", value);
   if (value >= 9.995) return fmt::format("{:.1f}", value);
   return fmt::format("{:.2f}", value);
