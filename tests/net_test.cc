@@ -264,7 +264,7 @@ TEST_F(net, closing_ends_whatever_waits) {
     co_return co_await n.read_some(bytes);
   });
   auto writer = rt.spawn([&n = near]() -> task<io_result> {
-    co_return co_await n.write_all(std::string(64 << 20, 'x'));
+    co_return co_await n.write_all(std::string(16 << 20, 'x'));
   });
   auto acceptor =
       rt.spawn([&]() -> task<std::error_code> { co_return (co_await listener.accept()).error; });
@@ -274,7 +274,7 @@ TEST_F(net, closing_ends_whatever_waits) {
   EXPECT_EQ(reader.join().error, net_errc::closed);
   const io_result written = writer.join();
   EXPECT_EQ(written.error, net_errc::closed);
-  EXPECT_LT(written.bytes, 64u << 20);
+  EXPECT_LT(written.bytes, 16u << 20);
   EXPECT_EQ(acceptor.join(), net_errc::closed);
 }
 
@@ -519,7 +519,7 @@ TEST_F(net, two_readers_of_one_stream_are_a_mistake) {
 TEST_F(net, two_writers_of_one_stream_are_a_mistake) {
   auto [near, far] = connect();
   auto first = rt.spawn([&n = near]() -> task<std::error_code> {
-    co_return (co_await n.write_all(std::string(64 << 20, 'x'))).error;
+    co_return (co_await n.write_all(std::string(16 << 20, 'x'))).error;
   });
   char one = 0;
   EXPECT_TRUE(far.read_full(buffer(&one, 1)).wait()) << "by then the first one has begun";

@@ -28,12 +28,13 @@ import (
 
 // parameters of one round.
 type parameters struct {
-	processors int           // GOMAXPROCS
-	background int           // hour-long timers per processor that are there before it starts
-	duration   time.Duration // how long to run, for workloads that count operations
-	samples    int           // how many to take, for workloads that measure lateness
-	sleep      time.Duration // what to sleep, for SleepLateness
-	tickers    int           // per processor, for StaggeredTickerLatency
+	processors  int           // GOMAXPROCS
+	background  int           // hour-long timers per processor that are there before it starts
+	duration    time.Duration // how long to run, for workloads that count operations
+	samples     int           // how many to take, for workloads that measure lateness
+	sleep       time.Duration // what to sleep, for SleepLateness
+	tickers     int           // per processor, for StaggeredTickerLatency
+	connections int           // for Echo
 }
 
 // figures of one round: operations and their cost, or samples.
@@ -60,6 +61,9 @@ var workloads = map[string]func(parameters) figures{
 	"AdjustTimers10000":     adjustTimers10000,
 	"ContextTimeout":        contextTimeout,
 	"ContextChild":          contextChild,
+
+	"SetReadDeadline": setReadDeadline,
+	"Echo":            echo,
 
 	"Yield":        yield,
 	"ChanHandover": chanHandover,
@@ -101,7 +105,7 @@ func answer(request string) figures {
 
 func parse(words []string) (parameters, error) {
 	p := parameters{processors: 2, background: 1 << 15, duration: 200 * time.Millisecond,
-		samples: 100, sleep: time.Millisecond, tickers: 1}
+		samples: 100, sleep: time.Millisecond, tickers: 1, connections: 64}
 	for _, word := range words {
 		name, text, _ := strings.Cut(word, "=")
 		n, err := strconv.ParseInt(text, 10, 32)
@@ -121,6 +125,8 @@ func parse(words []string) (parameters, error) {
 			p.sleep = time.Duration(n) * time.Microsecond
 		case "tickers":
 			p.tickers = int(n)
+		case "connections":
+			p.connections = int(n)
 		default:
 			return p, fmt.Errorf("there is no parameter %q", name)
 		}

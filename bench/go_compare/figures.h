@@ -21,6 +21,8 @@ struct parameters {
   std::chrono::microseconds sleep{1000};
   /// Tickers per processor, for StaggeredTickerLatency.
   int tickers{1};
+  /// For Echo.
+  int connections{64};
 };
 
 /// What a round found: the cost of an operation, or samples.

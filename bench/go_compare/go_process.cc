@@ -38,7 +38,7 @@ std::string request_for(const std::string& workload, const parameters& p) {
          " background=" + std::to_string(p.background) +
          " milliseconds=" + std::to_string(p.duration.count()) +
          " samples=" + std::to_string(p.samples) + " sleep_us=" + std::to_string(p.sleep.count()) +
-         " tickers=" + std::to_string(p.tickers);
+         " tickers=" + std::to_string(p.tickers) + " connections=" + std::to_string(p.connections);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lateness.h"
+#include "net.h"
 #include "throughput.h"
 
 namespace verge::bench {
@@ -36,6 +37,20 @@ workload over_contexts(const std::string& name, int live, run_fn run) {
   const std::string count = live < 1000 ? std::to_string(live) : std::to_string(live / 1000) + "k";
   return {name + "/" + count, name, as_fast,
           [live](parameters& p) { p.background = live / p.processors; }, run};
+}
+
+/// Deadlines are put off with every request: that is to be four times as fast.
+workload put_off_deadline() {
+  return {"SetReadDeadline",
+          "SetReadDeadline",
+          {{statistic::per_operation, 4}},
+          [](parameters&) {},
+          &set_read_deadline};
+}
+
+workload echo_over(int connections) {
+  return {"Echo/" + std::to_string(connections), "Echo", as_fast,
+          [connections](parameters& p) { p.connections = connections; }, &echo};
 }
 
 /// Go waits in whole milliseconds, so below one it is late by up to one.
@@ -102,6 +117,10 @@ std::vector<workload> all_workloads() {
       costs("Yield", &yield),
       costs_on_one("ChanHandover", &chan_handover),
       costs("ChanHandover", &chan_handover),
+      put_off_deadline(),
+      echo_over(1),
+      echo_over(64),
+      echo_over(1000),
       parallel_latency(),
       staggered(1),
       staggered(10),

@@ -41,12 +41,7 @@ net_home net_home::here() {
 // ---- Life
 
 descriptor_handle descriptor::make(int fd, traits t, const net_home& home) {
-  try {
-    return descriptor_handle(new descriptor(fd, t, home));
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
+  return descriptor_handle(new descriptor(fd, t, home));
 }
 
 descriptor::descriptor(int fd, traits t, const net_home& home) noexcept

@@ -111,7 +111,7 @@ class descriptor : private poller::source {
   static constexpr std::uint32_t by_close = 2;
   static constexpr std::uint32_t by_end = 3;
 
-  /// Owns fd from now on, also if it throws std::bad_alloc. One reference, the caller's.
+  /// Owns fd from now on, unless it throws std::bad_alloc. One reference, the caller's.
   static descriptor_handle make(int fd, traits t, const net_home& home);
   descriptor(const descriptor&) = delete;
   descriptor& operator=(const descriptor&) = delete;

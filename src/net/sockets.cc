@@ -128,6 +128,7 @@ made_descriptor adopt_socket(int fd, descriptor::traits t, const net_home& home)
     if (const std::error_code e = made.get()->attach()) return {{}, e};
     return {std::move(made), {}};
   } catch (const std::bad_alloc&) {
+    ::close(fd);
     return {{}, std::make_error_code(std::errc::not_enough_memory)};
   }
 }
@@ -145,6 +146,7 @@ made_descriptor make_socket(const endpoint& address, int type, const net_home& h
     }
     return {std::move(made), {}};
   } catch (const std::bad_alloc&) {
+    ::close(fd);
     return {{}, std::make_error_code(std::errc::not_enough_memory)};
   }
 }

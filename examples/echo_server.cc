@@ -1,0 +1,75 @@
+// A server that sends back what it gets, with a deadline on every connection. With a port as its
+// argument it serves there until it is stopped; without one it tries itself out, and a client that
+// says nothing is cut off.
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <verge/net.h>
+#include <verge/runtime.h>
+#include <verge/task.h>
+#include <verge/time.h>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+verge::task<> echo(verge::tcp_conn conn, std::chrono::nanoseconds patience) {
+  std::array<char, 4096> bytes;
+  for (;;) {
+    conn.set_deadline(verge::clock::now() + patience);  // pushed back by every message
+    auto [n, error] = co_await conn.read_some(bytes);
+    if (error) co_return;  // the end, too late, reset by peer
+    if (!co_await conn.write_all({bytes.data(), n})) co_return;
+  }
+}
+
+verge::task<> serve(verge::tcp_listener& listener, std::chrono::nanoseconds patience) {
+  while (auto conn = co_await listener.accept()) {
+    verge::go(echo, std::move(*conn), patience).detach();
+  }
+}
+
+verge::task<> try_out() {
+  auto listener = verge::tcp_listener::listen(verge::endpoint::loopback(0)).or_throw();
+  auto server = verge::go(serve(listener, 100ms));
+
+  const auto at = listener.local().or_throw();
+  auto conn = (co_await verge::tcp_conn::connect(at, 10s)).or_throw();
+  std::array<char, 64> bytes;
+  (co_await conn.write_all("hello")).or_throw();
+  const auto n = (co_await conn.read_some(bytes)).or_throw();
+  std::printf("%s answers: %s\n", at.to_string().c_str(), std::string(bytes.data(), n).c_str());
+
+  const auto since = verge::clock::now();
+  const auto end = co_await conn.read_some(bytes);  // nothing comes: the server loses its patience
+  std::printf("cut off after %.0f ms of silence: %s\n",
+              std::chrono::duration<double, std::milli>(verge::clock::now() - since).count(),
+              end.error.message().c_str());
+
+  listener.close();
+  co_await server;
+}
+
+verge::task<> serve_for_ever(std::uint16_t port) {
+  auto listener = verge::tcp_listener::listen(verge::endpoint::any_v6(port)).or_throw();
+  co_await serve(listener, 30s);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    verge::default_runtime().run(try_out());
+    return 0;
+  }
+  const int port = std::atoi(argv[1]);
+  if (port < 1 || port > 65535) {
+    std::fprintf(stderr, "usage: echo_server [PORT], and '%s' is no port\n", argv[1]);
+    return 2;
+  }
+  verge::default_runtime().run(serve_for_ever(static_cast<std::uint16_t>(port)));
+}

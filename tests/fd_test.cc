@@ -1,0 +1,209 @@
+// Any descriptor that can be waited for, through verge::fd.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <verge/fd.h>
+#include <verge/runtime.h>
+#include <verge/simulation.h>
+#include <verge/task.h>
+#include <verge/timeout.h>
+
+#include <array>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include <support/as_default.h>
+#include <support/patience.h>
+
+namespace verge::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class any_fd : public testing::Test {
+ protected:
+  static bool is_open(int number) { return ::fcntl(number, F_GETFD) >= 0; }
+
+  runtime rt{{.processors = 2}};
+  as_default here{rt};
+};
+
+TEST_F(any_fd, a_pipe_carries_bytes_and_its_end) {
+  auto [from, to] = make_pipe().or_throw();
+  auto reader = rt.spawn([&f = from]() -> task<std::string> {
+    std::string all;
+    std::array<char, 16> part;
+    while (auto got = co_await f.read_some(part)) all.append(part.data(), got.bytes);
+    co_return all;
+  });
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(to.write_all("0123456789").wait());
+  to.close();
+  EXPECT_EQ(reader.join().size(), 100u);
+}
+
+TEST_F(any_fd, a_full_pipe_makes_the_writer_wait) {
+  auto [from, to] = make_pipe().or_throw();
+  const std::string much(1 << 20, 'x');
+  auto writer =
+      rt.spawn([&t = to, &much]() -> task<io_result> { co_return co_await t.write_all(much); });
+  std::string all(much.size(), '\0');
+  EXPECT_EQ(from.read_full(all).wait().or_throw(), much.size());
+  EXPECT_EQ(writer.join().or_throw(), much.size());
+  EXPECT_TRUE(all == much);
+}
+
+TEST_F(any_fd, a_pipe_that_nobody_reads_is_an_error_and_no_signal) {
+  ASSERT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL) << "or the test would show nothing";
+  auto [from, to] = make_pipe().or_throw();
+  from.close();
+  EXPECT_EQ(to.write_all("anybody?").wait().error, std::errc::broken_pipe);
+  auto in_task = rt.run(
+      [&t = to]() -> task<std::error_code> { co_return (co_await t.write_all("anybody?")).error; });
+  EXPECT_EQ(in_task, std::errc::broken_pipe);
+  sigset_t pending;
+  sigpending(&pending);
+  EXPECT_EQ(sigismember(&pending, SIGPIPE), 0) << "none is left to come later";
+}
+
+TEST_F(any_fd, an_eventfd_wakes_its_reader) {
+  auto event = fd::adopt(::eventfd(0, EFD_CLOEXEC)).or_throw();
+  auto reader = rt.spawn([&]() -> task<std::uint64_t> {
+    std::uint64_t n = 0;
+    EXPECT_TRUE(co_await event.read_full(buffer(&n, sizeof n)));
+    co_return n;
+  });
+  const std::uint64_t seven = 7;
+  EXPECT_TRUE(event.write_all({&seven, sizeof seven}).wait());
+  EXPECT_EQ(reader.join(), 7u);
+}
+
+TEST_F(any_fd, a_timerfd_wakes_its_reader) {
+  auto timer = fd::adopt(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)).or_throw();
+  itimerspec in_5ms{};
+  in_5ms.it_value.tv_nsec = 5'000'000;
+  const auto start = clock::now();
+  ASSERT_EQ(::timerfd_settime(timer.native_handle(), 0, &in_5ms, nullptr), 0);
+  std::uint64_t expirations = 0;
+  rt.run([&]() -> task<> {
+    EXPECT_TRUE(co_await timer.read_full(buffer(&expirations, sizeof expirations)));
+  });
+  EXPECT_EQ(expirations, 1u);
+  EXPECT_GE(clock::now() - start, 5ms);
+}
+
+TEST_F(any_fd, a_signalfd_turns_signals_into_reads) {
+  sigset_t usr1;
+  sigemptyset(&usr1);
+  sigaddset(&usr1, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &usr1, nullptr);
+  auto signals = fd::adopt(::signalfd(-1, &usr1, SFD_CLOEXEC)).or_throw();
+  signalfd_siginfo info{};
+  // A signalfd shows its reader what is pending for the reader's own thread.
+  pthread_kill(pthread_self(), SIGUSR1);
+  EXPECT_TRUE(signals.read_full(buffer(&info, sizeof info)).wait());
+  EXPECT_EQ(info.ssi_signo, static_cast<std::uint32_t>(SIGUSR1));
+  pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
+}
+
+TEST_F(any_fd, readable_and_writable_tell_when_to_make_the_system_call_oneself) {
+  auto [from, to] = make_pipe().or_throw();
+  EXPECT_FALSE(to.writable().wait());
+  EXPECT_THROW(static_cast<void>(timeout(from.readable(), 5ms).wait()), timed_out);
+  auto reader = rt.spawn([&f = from]() -> task<ssize_t> {
+    EXPECT_FALSE(co_await f.readable());
+    char c = 0;
+    co_return ::read(f.native_handle(), &c, 1);
+  });
+  EXPECT_TRUE(to.write_all("x").wait());
+  EXPECT_EQ(reader.join(), 1);
+  to.close();
+  EXPECT_FALSE(from.readable().wait()) << "the end can be read too";
+}
+
+TEST_F(any_fd, deadlines_timeouts_and_cancellation_work_on_any) {
+  auto [from, to] = make_pipe().or_throw();
+  std::array<char, 16> part;
+  const auto start = clock::now();
+  from.set_read_deadline(start + 10ms);
+  EXPECT_EQ(from.read_some(part).wait().error, net_errc::deadline_exceeded);
+  EXPECT_GE(clock::now() - start, 10ms);
+  from.set_read_deadline(no_deadline);
+  EXPECT_THROW(static_cast<void>(timeout(from.read_some(part), 5ms).wait()), timed_out);
+  auto reader =
+      rt.spawn([&f = from, &part]() -> task<> { static_cast<void>(co_await f.read_some(part)); });
+  std::this_thread::sleep_for(1ms);
+  reader.cancel();
+  EXPECT_THROW(reader.join(), cancelled);
+  EXPECT_TRUE(to.write_all("x").wait());
+  EXPECT_EQ(from.read_some(part).wait().bytes, 1u);
+}
+
+TEST_F(any_fd, files_and_directories_are_refused_with_the_reason) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  const int number = ::fileno(file);
+  const int flags = ::fcntl(number, F_GETFL);
+  const auto refused = fd::adopt(number);
+  EXPECT_EQ(refused.error, net_errc::not_pollable);
+  EXPECT_EQ(refused.error, std::errc::operation_not_permitted) << "epoll's own answer";
+  EXPECT_NE(refused.error.message().find("verge::blocking"), std::string::npos);
+  EXPECT_TRUE(is_open(number)) << "it is the caller's still";
+  EXPECT_EQ(::fcntl(number, F_GETFL), flags) << "and as it was";
+  std::fclose(file);
+
+  const int folder = ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  EXPECT_EQ(fd::adopt(folder).error, net_errc::not_pollable);
+  EXPECT_TRUE(is_open(folder));
+  ::close(folder);
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  EXPECT_EQ(fd::adopt(null).error, net_errc::not_pollable) << "a device that is always ready";
+  EXPECT_TRUE(is_open(null));
+  ::close(null);
+}
+
+TEST_F(any_fd, numbers_that_are_not_open_are_refused) {
+  EXPECT_EQ(fd::adopt(-1).error, std::errc::bad_file_descriptor);
+  const int number = ::eventfd(0, EFD_CLOEXEC);
+  ::close(number);
+  EXPECT_EQ(fd::adopt(number).error, std::errc::bad_file_descriptor);
+}
+
+TEST_F(any_fd, one_number_can_be_adopted_once) {
+  auto event = fd::adopt(::eventfd(0, EFD_CLOEXEC)).or_throw();
+  EXPECT_EQ(fd::adopt(event.native_handle()).error, std::errc::file_exists);
+  EXPECT_TRUE(is_open(event.native_handle()));
+}
+
+TEST_F(any_fd, the_number_is_closed_with_the_handle_or_before) {
+  int number = -1;
+  {
+    auto event = fd::adopt(::eventfd(0, EFD_CLOEXEC)).or_throw();
+    number = event.native_handle();
+    EXPECT_TRUE(is_open(number));
+    fd moved = std::move(event);
+    EXPECT_FALSE(event);
+    EXPECT_TRUE(is_open(number));
+  }
+  EXPECT_FALSE(is_open(number));
+  auto event = fd::adopt(::eventfd(0, EFD_CLOEXEC)).or_throw();
+  number = event.native_handle();
+  EXPECT_FALSE(event.close());
+  EXPECT_FALSE(is_open(number));
+}
+
+TEST(fd_in_simulated_time, is_refused_and_stays_the_callers) {
+  simulation sim;
+  const int number = ::eventfd(0, EFD_CLOEXEC);
+  EXPECT_EQ(fd::adopt(number).error, net_errc::simulated_time);
+  EXPECT_EQ(::close(number), 0);
+}
+
+}  // namespace
+}  // namespace verge::test
