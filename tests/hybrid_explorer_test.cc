@@ -47,10 +47,12 @@ exploration explore_hybrid(const char* what, const scenarios& list, int preempti
 /// How timer 0 can be found.
 std::vector<hybrid_setup> starts() {
   return {
-      {},                                 // never started
-      {.key = 90},                        // due
-      {.key = 150},                       // not due
-      {.key = 150, .stopped = true},      // its entry is out of date
+      {},                             // never started
+      {.key = 90},                    // due
+      {.key = 150},                   // not due
+      {.key = 150, .stopped = true},  // its entry is left, and comes up
+      {.key = 90, .stopped = true},   // its entry is left, and due
+      {.key = 80, .when = 150, .stopped = true},
       {.key = 80, .when = 150},           // put off: its entry comes up, and is moved
       {.key = 80, .when = 90},            // put off, and due all the same
       {.key = 90, .period = 40},          // ticks
@@ -129,6 +131,32 @@ scenarios drops() {
   return list;
 }
 
+/// The node gets a new timer, whatever its last one has left behind.
+scenarios lives() {
+  scenarios list;
+  const auto all = joined(handle_ops(), wheel_ops());
+  for (const auto& last : {hybrid_setup{.key = 90, .stopped = true, .freed = true},
+                           hybrid_setup{.key = 150, .stopped = true, .freed = true},
+                           hybrid_setup{.key = 80, .when = 150, .stopped = true, .freed = true},
+                           hybrid_setup{.key = 150, .when = 90, .stopped = true, .freed = true},
+                           hybrid_setup{.key = 90, .period = 40, .stopped = true, .freed = true}}) {
+    for (const auto& start : {hybrid_op{hybrid_action::start, 0, 85},
+                              {hybrid_action::start, 0, 120},
+                              {hybrid_action::start, 0, 300, 0, 1},
+                              {hybrid_action::start, 0, 85, 40}}) {
+      for (const auto& a : wheel_ops()) {
+        list.push_back({{last}, {{start}, {a}}});
+        for (const auto& b : all) list.push_back({{last}, {{start, b}, {a}}});
+        for (const auto& b : wheel_ops()) {
+          list.push_back({{last}, {{start}, {a, b}}});
+          list.push_back({{last}, {{start, {drop}}, {a}, {b}}});
+        }
+      }
+    }
+  }
+  return list;
+}
+
 /// Timer 0 has company: what is due fires in order.
 scenarios companies() {
   scenarios list;
@@ -193,6 +221,10 @@ TEST_F(every_hybrid_schedule, in_which_the_handle_goes_away_frees_the_timer_once
   is_right("drops", drops(), 3, 3);
 }
 
+TEST_F(every_hybrid_schedule, in_which_a_node_gets_a_new_timer_is_right) {
+  is_right("lives", lives(), 3, 3);
+}
+
 TEST_F(every_hybrid_schedule, of_timers_in_company_fires_them_in_order) {
   is_right("companies", companies(), 3, 11);
 }
@@ -208,7 +240,7 @@ class hybrid_faults : public every_hybrid_schedule {
   template <hybrid_mutant Mutation>
   static void is_found(const scenarios& likely = pairs()) {
     if (explore_hybrid<Mutation>("a fault", likely, 3).failed) return;
-    for (const scenarios& list : {pairs(), rows(), sleepers()}) {
+    for (const scenarios& list : {pairs(), rows(), sleepers(), lives()}) {
       if (explore_hybrid<Mutation>("a fault", list, 3).failed) return;
     }
     EXPECT_TRUE(explore_hybrid<Mutation>("a fault", triples(), 3).failed) << "nobody noticed";
@@ -232,6 +264,12 @@ TEST_F(hybrid_faults, a_first_timer_that_wakes_nobody_is_found) {
 }
 TEST_F(hybrid_faults, an_entry_for_the_time_that_was_replaced_is_found) {
   is_found<hybrid_mutant::leaves_late>();
+}
+TEST_F(hybrid_faults, an_entry_that_is_dropped_without_the_words_knowing_is_found) {
+  is_found<hybrid_mutant::drops_in_silence>();
+}
+TEST_F(hybrid_faults, a_timer_that_goes_on_with_an_entry_that_is_too_late_is_found) {
+  is_found<hybrid_mutant::reuses_any_entry>();
 }
 
 }  // namespace

@@ -21,11 +21,17 @@ constexpr std::size_t batch_size = 32;
 constexpr unsigned step_limit = 32;
 
 /// Sweeping: see hybrid.h.
-constexpr std::uint32_t operations_per_piece = 16;
+constexpr std::int32_t left_per_piece = 16;
 constexpr unsigned chunks_per_piece = 4;
 constexpr std::int64_t stale_constant = 1024;
 
 constexpr std::size_t entries_per_move = 4096;
+
+/// What is left to count after a look at `left`. Not below zero: a thread that goes on with what
+/// others left behind has no credit for what it leaves itself.
+constexpr std::int32_t rest_of(std::int32_t left) noexcept {
+  return left < 0 || left >= left_per_piece ? 0 : left;
+}
 
 }  // namespace
 
@@ -58,7 +64,8 @@ void hybrid::bury(timers& ts) noexcept {
   }
 }
 
-/// The word stays as it is: zero, in new memory and in what was freed. Others may be looking at it.
+/// The word stays as it is: zero in new memory, and what the last timer left in what was freed.
+/// Others may be looking at it.
 timer_node* hybrid::construct(void* memory) noexcept {
   auto* n = static_cast<node*>(memory);
   return ::new (static_cast<timer_node*>(n)) timer_node;
@@ -70,18 +77,22 @@ void hybrid::start(timer_node& t, std::int64_t when, std::int64_t period) {
   // Nobody else knows the timer.
   const std::uint32_t refs = t.refs.load(std::memory_order_relaxed);
   t.refs.store(refs + 1, std::memory_order_relaxed);
+  if (period == 0 && timers::start_again(static_cast<node&>(t), when)) {
+    count(1, -1);
+    return;
+  }
   try {
     home().start(static_cast<node&>(t), when, period);
   } catch (...) {
     t.refs.store(refs, std::memory_order_relaxed);
     throw;
   }
-  count(1);
+  count(1, 0);
 }
 
 bool hybrid::stop(timer_node& t) noexcept {
   if (!timers::stop(static_cast<node&>(t))) return false;
-  count(-1);
+  count(-1, 1);
   return true;
 }
 
@@ -90,10 +101,10 @@ bool hybrid::retire(timer_node& t) noexcept {
     case timers::disarmed::no:
       return t.refs.load(std::memory_order_acquire) == 1;
     case timers::disarmed::by_holder:
-      count(-1);
+      count(-1, 1);
       return false;
     case timers::disarmed::yes:
-      count(-1);
+      count(-1, 1);
       // Two references are the handle's and that for being armed: both are the caller's now.
       return t.refs.load(std::memory_order_acquire) == 2 ||
              t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2;
@@ -104,9 +115,10 @@ bool hybrid::retire(timer_node& t) noexcept {
 bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
   node& n = static_cast<node&>(t);
   const timers::change so_far = timers::reset_in_place(n, when, period);
-  const bool was_armed =
-      so_far == timers::change::was_armed || home().finish_reset(so_far, n, when, period);
-  count(was_armed ? 0 : 1);
+  if (so_far == timers::change::was_armed) return true;
+  const bool was_armed = home().finish_reset(so_far, n, when, period);
+  const bool went_on = so_far == timers::change::was_idle;
+  count(was_armed ? 0 : 1, went_on ? -1 : was_armed ? 1 : 0);
   return was_armed;
 }
 
@@ -194,22 +206,22 @@ void hybrid::drain() noexcept {
   }
 }
 
-void hybrid::count(std::int64_t armed) noexcept {
+void hybrid::count(std::int64_t armed, std::int32_t left) noexcept {
   const std::uint32_t slot = thread_slot() < thread_slot_count ? thread_slot() : take_thread_slot();
   if (slot < thread_slot_count) [[likely]] {
     tally& mine = tallies_[slot];
     mine.armed.store(mine.armed.load(std::memory_order_relaxed) + armed, std::memory_order_relaxed);
-    const std::uint32_t operations = mine.operations.load(std::memory_order_relaxed) + 1;
-    mine.operations.store(operations, std::memory_order_relaxed);
-    if (operations % operations_per_piece != 0) [[likely]]
-      return;
+    left += mine.left.load(std::memory_order_relaxed);
+    mine.left.store(rest_of(left), std::memory_order_relaxed);
   } else {
     tally& shared = tallies_[thread_slot_count];
     shared.armed.fetch_add(armed, std::memory_order_relaxed);
-    const std::uint32_t before = shared.operations.fetch_add(1, std::memory_order_relaxed);
-    if (before % operations_per_piece != 0) return;
+    left += shared.left.load(std::memory_order_relaxed);
+    shared.left.store(rest_of(left),
+                      std::memory_order_relaxed);  // one lost now and then is no harm
   }
-  keep_tidy();
+  if (left >= left_per_piece) [[unlikely]]
+    keep_tidy();
 }
 
 std::int64_t hybrid::live() const noexcept {

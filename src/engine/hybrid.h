@@ -24,12 +24,13 @@
 /// Sweeping. A stopped timer leaves its entry behind, in a wheel that the one who stopped it does
 /// not know. So nobody counts per wheel: every thread counts, in a place of its own, how many
 /// timers it has armed and stopped, and every wheel how many entries it has and how many have
-/// fired. The difference of the sums is how many entries are out of date. Every 16 operations a
-/// thread looks at the sums; if there are three out of date for four that are live, a pass over all
-/// wheels begins, and whoever operates on timers does a piece of it, in a wheel whose lock is free:
-/// four chunks of 61 entries, 15 entries per operation. So even if timers are only stopped, and in
-/// the order that is worst for it, a pass is through before more are out of date than are live:
-/// entries out of date never exceed the live ones plus a constant.
+/// fired. The difference of the sums is how many entries are out of date. Whenever a thread has left
+/// 16 entries behind that it did not go on with, it looks at the sums; if there are three out of
+/// date for four that are live, a pass over all wheels begins, and whoever leaves entries behind
+/// does a piece of it, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each
+/// that is left. So even if timers are only stopped, and in the order that is worst for it, a pass
+/// is through before more are out of date than are live: entries out of date never exceed the live
+/// ones plus a constant.
 namespace verge::detail {
 
 class hybrid final : public engine {
@@ -103,14 +104,15 @@ class hybrid final : public engine {
   /// What one thread has counted; its own line.
   struct alignas(64) tally {
     std::atomic<std::int64_t> armed{0};  ///< less those that it stopped
-    std::atomic<std::uint32_t> operations{0};
+    /// Entries that it left behind, less those it went on with, since it last swept.
+    std::atomic<std::int32_t> left{0};
   };
 
   std::span<const std::unique_ptr<timers>> all() const noexcept {
     return {timers_.data(), made_.load(std::memory_order_acquire)};
   }
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
-  void count(std::int64_t armed) noexcept;
+  void count(std::int64_t armed, std::int32_t left) noexcept;
   void keep_tidy() noexcept;
   bool sweep_piece(timers& ts, std::uint64_t pass) noexcept;
   std::int64_t live() const noexcept;

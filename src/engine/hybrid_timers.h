@@ -8,8 +8,8 @@
 //
 // == The node ==
 //
-//   word     63 ................................. 2   1          0
-//            when it is due, 0 if it is not armed   periodic   entering
+//   word     63 ................................. 3   2         1          0
+//            when it is due                           stopped   periodic   entering
 //
 //   tag      31 ............... 14  13 ........... 0
 //            hint: where its entry  token of its
@@ -20,6 +20,12 @@
 // time needs; where the key is earlier, somebody looks at the entry, finds that it is not time yet,
 // and puts it where it belongs.
 //
+// Stopped, a timer leaves its entry behind, and the word keeps the time that the entry was good
+// for. Whoever starts the timer again - or another that is given the same node - goes on with that
+// entry, if it is early enough: then starting is one compare-and-swap, too. A deadline on every
+// request, most of them stopped soon, costs the wheel one entry per node and not one per request.
+// A word of zero is a timer that is not armed and has no entry.
+//
 // The hint is the key, in units of 2^24 ns, by its last 18 bits. Since the key is no later than the
 // due time, the latest unit up to that with those bits is no earlier than the key's: a time after
 // that unit is covered by the entry, and a reset to such a time needs no new entry, even if it is
@@ -28,7 +34,8 @@
 // == Ground rules ==
 //
 //  word      changed by compare-and-swap only, from any thread. Exceptions: start(), whose timer
-//            nobody knows yet; drain(), when nobody else is there.
+//            only those know who come upon its last entry, and they change nothing but the word
+//            of a stopped timer, to zero; drain(), when nobody else is there.
 //  entering  held by one thread, which has a wheel's lock, for a handful of instructions in which
 //            it waits for nothing. Whoever holds it may write tag and period, and then lets go
 //            (leave()). All others may change the due time meanwhile, and the holder takes over
@@ -43,10 +50,12 @@
 //            than any timer whose start or reset has returned, unless a thread that holds a lock or
 //            entering for it has been preempted there.
 //  entries   carry no reference. A node's memory stays a node's, and its token goes on from life to
-//            life: an entry whose token is not the node's, or whose timer is not armed, is out of
-//            date for good, because every arming has a token of its own. (Tokens come round after
-//            16,384 armings of one node. An entry that was left over so long passes for a second
-//            live one: it is carried along and goes when the timer does.)
+//            life: an entry whose token is not the node's, or whose timer's word is zero, is out
+//            of date for good, because every new entry has a token of its own. (Tokens come round
+//            after 16,384 entries of one node. An entry that was left over so long passes for a
+//            second live one: it is carried along and goes when the timer does.)
+//  dropping  who drops an entry with the node's token, of a timer that is stopped, first changes
+//            the word to zero: so a word that says "stopped, and the entry is there" is right.
 //  being     holds a reference on the node: taken by who arms it, given up by who stops it - or,
 //  armed     while somebody is entering it, by that one - or handed on to the firing.
 //
@@ -57,7 +66,11 @@
 //                          the firing fail as well: it swaps from the very word whose time was due.
 //  stop against stop       one swaps; the other says false.
 //  stop against reset      whoever swaps later decides. A stop that meets entering clears the time,
-//                          and the holder, instead of arming the timer, leaves it disarmed.
+//                          and the holder, instead of arming the timer, leaves it disarmed, with
+//                          no entry.
+//  start or reset of a     both swap from the same word: either the entry is used again, and the
+//  stopped timer against   one who came upon it sees a timer that is armed; or the word is zero, and
+//  its entry's end         the start makes a new entry.
 //  reset against reset     to later: one after the other. To earlier: the first becomes entering;
 //                          the second finds that and just changes the time; the first arms the
 //                          timer with it and makes the entry for it. The later swap decides.
@@ -116,20 +129,30 @@ enum class hybrid_mutant {
   fires_what_it_saw,       ///< firing disarms whatever the word is by now
   no_wake,                 ///< what comes first wakes nobody
   leaves_late,             ///< the holder arms the timer with the time that it came for
+  drops_in_silence,        ///< the entry of a stopped timer is dropped and the word not told
+  reuses_any_entry,        ///< a stopped timer goes on with its entry, however late that is
 };
 
 namespace hybrid_word {
 
 inline constexpr std::uint64_t entering = 1;
 inline constexpr std::uint64_t periodic = 2;
-inline constexpr std::int64_t latest = (std::int64_t{1} << 62) - 1;
+inline constexpr std::uint64_t stopped = 4;
+inline constexpr unsigned flag_bits = 3;
+/// 61 bits of nanoseconds are 73 years.
+inline constexpr std::int64_t latest = (std::int64_t{1} << 61) - 1;
 
 constexpr std::int64_t clamp(std::int64_t when) noexcept { return std::min(when, latest); }
 constexpr std::uint64_t of(std::int64_t when, std::int64_t period) noexcept {
-  return static_cast<std::uint64_t>(when) << 2 | (period > 0 ? periodic : 0);
+  return static_cast<std::uint64_t>(when) << flag_bits | (period > 0 ? periodic : 0);
 }
-constexpr std::int64_t when(std::uint64_t word) noexcept {
-  return static_cast<std::int64_t>(word >> 2);
+/// The time in it: no earlier than the key of the timer's entry.
+constexpr std::int64_t time(std::uint64_t word) noexcept {
+  return static_cast<std::int64_t>(word >> flag_bits);
+}
+/// When it is due; 0 if it is not armed.
+constexpr std::int64_t due(std::uint64_t word) noexcept {
+  return (word & stopped) != 0 ? 0 : time(word);
 }
 
 }  // namespace hybrid_word
@@ -144,12 +167,14 @@ constexpr std::uint32_t token(std::uint32_t tag) noexcept { return tag & ((1U <<
 constexpr std::uint32_t of(std::uint32_t token_, std::int64_t key) noexcept {
   return static_cast<std::uint32_t>(key >> unit_bits) << token_bits | token(token_);
 }
-/// Whether an entry with this tag, of a timer that is due at `due`, is early enough for `when`.
-constexpr bool covers(std::uint32_t tag, std::int64_t due, std::int64_t when) noexcept {
+/// Whether an entry with this tag, whose key is no later than `time`, is early enough for `when`.
+/// Without a branch: which it is cannot be foreseen.
+constexpr bool covers(std::uint32_t tag, std::int64_t time, std::int64_t when) noexcept {
   constexpr std::int64_t mask = (std::int64_t{1} << hint_bits) - 1;
-  const std::int64_t unit = due >> unit_bits;
+  const std::int64_t unit = time >> unit_bits;
   const std::int64_t hint = tag >> token_bits;
-  return (when >> unit_bits) > unit - ((unit - hint) & mask);
+  const bool later = when >= time;
+  return later | ((when >> unit_bits) > unit - ((unit - hint) & mask));
 }
 /// Whether the tag's hint is right for that key.
 constexpr bool is_for(std::uint32_t tag, std::int64_t key) noexcept {
@@ -164,7 +189,7 @@ class hybrid_timers {
   using node = typename Policy::node;
   using wheel_type = timer_wheel<typename Policy::chunks>;
   static_assert(hybrid_tag::token_bits == wheel_type::token_bits);
-  static_assert(hybrid_word::latest == wheel_type::never);
+  static_assert(hybrid_word::latest <= wheel_type::never);
 
   /// A timer that was due, disarmed or armed anew, with a reference for its firing.
   struct fired_timer {
@@ -178,7 +203,22 @@ class hybrid_timers {
 
   // ---- by the owner of a handle, from any thread ----
 
-  /// Arms a timer that nobody knows yet. Throws std::bad_alloc.
+  /// Arms a timer that nobody knows yet with the entry that the node's last one left behind; false
+  /// if there is none, or none that will do. The caller has seen to the reference.
+  static bool start_again(node& t, std::int64_t when) noexcept {
+    when = hybrid_word::clamp(when);
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_acquire);
+    if ((w & hybrid_word::stopped) == 0) return false;
+    const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
+    if (!hybrid_tag::covers(tag, hybrid_word::time(w), when) &&
+        !mutated(hybrid_mutant::reuses_any_entry)) {
+      return false;
+    }
+    return swap(word, w, hybrid_word::of(when, 0));
+  }
+
+  /// Arms a timer that nobody knows yet, with a new entry in these timers. Throws std::bad_alloc.
   void start(node& t, std::int64_t when, std::int64_t period) {
     when = hybrid_word::clamp(when);
     bool first = false;
@@ -201,11 +241,13 @@ class hybrid_timers {
   static disarmed disarm(node& t) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
-    while (hybrid_word::when(w) != 0) {
-      std::uint64_t stopped = w & hybrid_word::entering;
-      if (mutated(hybrid_mutant::stop_ignores_enter)) stopped = 0;
+    while (hybrid_word::due(w) != 0) {
+      const bool entered = (w & hybrid_word::entering) != 0;
+      // The entry stays, unless somebody is about to make or to move it.
+      std::uint64_t stopped = (w & ~hybrid_word::periodic) | hybrid_word::stopped;
+      if (entered) stopped = mutated(hybrid_mutant::stop_ignores_enter) ? 0 : hybrid_word::entering;
       if (!swap(word, w, stopped)) continue;
-      return (w & hybrid_word::entering) == 0 ? disarmed::yes : disarmed::by_holder;
+      return entered ? disarmed::by_holder : disarmed::yes;
     }
     return disarmed::no;
   }
@@ -224,7 +266,13 @@ class hybrid_timers {
   }
 
   /// The two halves of it: what can be done without these timers, and what is left then.
-  enum class change : std::uint8_t { was_armed, was_idle, needs_entry, needs_another_entry };
+  enum class change : std::uint8_t {
+    was_armed,
+    was_idle,
+    needs_entry,
+    was_armed_needs_entry,  ///< the time is changed, but the entry is too late for it
+    was_idle_needs_entry,
+  };
 
   static change reset_in_place(node& t, std::int64_t when, std::int64_t period) noexcept {
     if (period > 0) return change::needs_entry;
@@ -232,24 +280,32 @@ class hybrid_timers {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);
     for (;;) {
-      const std::int64_t due = hybrid_word::when(w);
-      if ((w & hybrid_word::entering) != 0) {
+      const std::int64_t time = hybrid_word::time(w);
+      if ((w & hybrid_word::entering) != 0) [[unlikely]] {
         if (swap(word, w, hybrid_word::of(when, 0) | hybrid_word::entering)) {
-          return due != 0 ? change::was_armed : change::was_idle;
+          return time != 0 ? change::was_armed : change::was_idle;
         }
-      } else if (due == 0) {
-        return change::needs_entry;
-      } else if (when >= due) {
-        if (swap(word, w, hybrid_word::of(when, 0))) return change::was_armed;
-      } else {
-        const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
-        if (!hybrid_tag::covers(tag, due, when)) return change::needs_entry;
-        if (!swap(word, w, hybrid_word::of(when, 0))) continue;
-        // The entry may have been moved since, and the word be what it was before.
-        const bool moved = Policy::tag(t).load(std::memory_order_relaxed) != tag;
-        return moved && !mutated(hybrid_mutant::blind_hint) ? change::needs_another_entry
-                                                            : change::was_armed;
+        continue;
       }
+      if (time == 0) return change::needs_entry;
+      const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
+      const bool idle = (w & hybrid_word::stopped) != 0;
+      if (!hybrid_tag::covers(tag, time, when) &&
+          !(idle && mutated(hybrid_mutant::reuses_any_entry))) {
+        return change::needs_entry;
+      }
+      if (idle) Policy::acquire(t);
+      if (!swap(word, w, hybrid_word::of(when, 0))) {
+        if (idle) Policy::release(t);
+        continue;
+      }
+      // The entry may have been moved since, and the word be what it was before. Then it still is
+      // no later than that.
+      const bool moved = when < time && Policy::tag(t).load(std::memory_order_relaxed) != tag;
+      if (moved && !mutated(hybrid_mutant::blind_hint)) [[unlikely]] {
+        return idle ? change::was_idle_needs_entry : change::was_armed_needs_entry;
+      }
+      return idle ? change::was_idle : change::was_armed;
     }
   }
 
@@ -261,11 +317,12 @@ class hybrid_timers {
         return false;
       case change::needs_entry:
         return arm(t, hybrid_word::clamp(when), period);
-      case change::needs_another_entry:
+      case change::was_armed_needs_entry:
+      case change::was_idle_needs_entry:
         break;
     }
     renew_entry(t);
-    return true;
+    return so_far == change::was_armed_needs_entry;
   }
 
   // ---- with the lock ----
@@ -348,8 +405,14 @@ class hybrid_timers {
   bool stale(std::uint32_t id, std::uint32_t token) noexcept {
     node& t = nodes_.at(id);
     // acquire: the tag is at least as new as the word.
-    const std::uint64_t w = Policy::word(t).load(std::memory_order_acquire);
-    return w == 0 || hybrid_tag::token(Policy::tag(t).load(std::memory_order_relaxed)) != token;
+    std::uint64_t w = Policy::word(t).load(std::memory_order_acquire);
+    for (;;) {
+      if (w == 0 || hybrid_tag::token(Policy::tag(t).load(std::memory_order_relaxed)) != token) {
+        return true;
+      }
+      if ((w & hybrid_word::stopped) == 0) return false;
+      if (forget_entry(t, w)) return true;
+    }
   }
 
   /// Where the entry belongs; 0 if it is out of date. The hint is right for it then.
@@ -358,12 +421,16 @@ class hybrid_timers {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);
     for (;;) {
-      if (hybrid_word::when(w) == 0 || (w & hybrid_word::entering) != 0) return 0;
+      if (hybrid_word::time(w) == 0 || (w & hybrid_word::entering) != 0) return 0;
       const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
       if (hybrid_tag::token(tag) != token) return 0;
-      if (hybrid_tag::is_for(tag, hybrid_word::when(w)) ||
+      if ((w & hybrid_word::stopped) != 0) {
+        if (forget_entry(t, w)) return 0;
+        continue;
+      }
+      if (hybrid_tag::is_for(tag, hybrid_word::time(w)) ||
           mutated(hybrid_mutant::moves_without_entering)) {
-        return hybrid_word::when(w);
+        return hybrid_word::time(w);
       }
       if (swap(word, w, w | hybrid_word::entering)) return leave(t, token, 0);
     }
@@ -385,6 +452,11 @@ class hybrid_timers {
                                         std::memory_order_acquire);
   }
 
+  /// The entry of a stopped timer is about to be dropped. False if the word has changed.
+  static bool forget_entry(node& t, std::uint64_t& w) noexcept {
+    return mutated(hybrid_mutant::drops_in_silence) || swap(Policy::word(t), w, 0);
+  }
+
   /// The way of those that need a new entry: with the lock.
   bool arm(node& t, std::int64_t when, std::int64_t period) {
     bool was_armed = false;
@@ -400,14 +472,14 @@ class hybrid_timers {
           if (swap(word, w, hybrid_word::of(when, period) | hybrid_word::entering)) break;
         } else if (period == 0) {
           if (swap(word, w, hybrid_word::of(when, 0) | hybrid_word::entering)) {
-            return hybrid_word::when(w) != 0;
+            return hybrid_word::due(w) != 0;
           }
         } else {
           Policy::yield();
           w = word.load(std::memory_order_acquire);
         }
       }
-      was_armed = hybrid_word::when(w) != 0;
+      was_armed = hybrid_word::due(w) != 0;
       if (!was_armed) Policy::acquire(t);
       if (period > 0) Policy::period(t) = period;
       const std::uint32_t token = next_token(t);
@@ -428,10 +500,10 @@ class hybrid_timers {
       auto& word = Policy::word(t);
       std::uint64_t w = word.load(std::memory_order_acquire);
       do {
-        if (hybrid_word::when(w) == 0 || (w & hybrid_word::entering) != 0) return;
+        if (hybrid_word::due(w) == 0 || (w & hybrid_word::entering) != 0) return;
       } while (!swap(word, w, w | hybrid_word::entering));
       const std::uint32_t token = next_token(t);
-      key = leave(t, token, hybrid_word::when(w));
+      key = leave(t, token, hybrid_word::due(w));
       if (key != 0) first = enter(t, key, token);
     }
     if (first) wake(key);
@@ -449,7 +521,7 @@ class hybrid_timers {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     for (;;) {
-      const std::int64_t when = hybrid_word::when(w);
+      const std::int64_t when = hybrid_word::due(w);
       if (when != 0) {
         Policy::tag(t).store(hybrid_tag::of(token, when), std::memory_order_relaxed);
       }
@@ -484,10 +556,14 @@ class hybrid_timers {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);
     for (;;) {
-      const std::int64_t due = hybrid_word::when(w);
-      if (due == 0 || (w & hybrid_word::entering) != 0) return 0;
+      const std::int64_t due = hybrid_word::due(w);
+      if (w == 0 || (w & hybrid_word::entering) != 0) return 0;
       const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
       if (hybrid_tag::token(tag) != head.token) return 0;
+      if ((w & hybrid_word::stopped) != 0) {
+        if (forget_entry(t, w)) return 0;
+        continue;
+      }
       if (due <= head.when && (w & hybrid_word::periodic) == 0) {
         if (mutated(hybrid_mutant::fires_what_it_saw)) {
           word.store(0, std::memory_order_release);
@@ -509,7 +585,7 @@ class hybrid_timers {
   /// time; 0 if somebody else has given it another since the word was `w`: then it is not let go.
   std::int64_t advance(node& t, std::uint64_t w, std::uint32_t token, std::int64_t now) noexcept {
     const std::int64_t period = Policy::period(t);
-    const std::int64_t again = hybrid_word::clamp(next_period(hybrid_word::when(w), period, now));
+    const std::int64_t again = hybrid_word::clamp(next_period(hybrid_word::due(w), period, now));
     Policy::tag(t).store(hybrid_tag::of(token, again), std::memory_order_relaxed);
     Policy::acquire(t);  // the firing's
     std::uint64_t expected = w | hybrid_word::entering;

@@ -11,8 +11,6 @@
 namespace verge::detail {
 namespace {
 
-constexpr std::size_t line = 64;
-
 constexpr std::size_t max_size = 4096;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
@@ -45,10 +43,10 @@ slab_pool::slab_pool(std::size_t size, std::size_t alignment, construct_fn const
   const std::size_t stride = round_up(contents + size, std::max<std::size_t>(alignment, 16));
 
   // As many as fit with their places in the depot, at most as many as have an index.
-  std::size_t count = (chunk_bytes - line) / (stride + sizeof(std::uint32_t));
+  std::size_t count = (chunk_bytes - owner_lines * line) / (stride + sizeof(std::uint32_t));
   count = std::min(count, std::size_t{1} << place_bits);
   const auto nodes_at = [](std::size_t n) {
-    return round_up(line + n * sizeof(std::uint32_t), line);
+    return round_up(owner_lines * line + n * sizeof(std::uint32_t), line);
   };
   while (nodes_at(count) + count * stride > chunk_bytes) --count;
 
@@ -177,8 +175,10 @@ bool slab_pool::add_chunk() noexcept {
   if (chunk_count_ == 1) {
     pages_.prefer_huge_pages(tables_->chunks[0].load(std::memory_order_relaxed), chunk_bytes, true);
   }
-  auto* const c = ::new (memory) chunk{this, static_cast<std::uint32_t>(chunk_count_)};
-  tables_->chunks[chunk_count_].store(c, std::memory_order_release);
+  auto* const start = static_cast<std::byte*>(memory);
+  ::new (const_cast<std::byte*>(place_of_owner(start)))
+      chunk{this, static_cast<std::uint32_t>(chunk_count_)};
+  tables_->chunks[chunk_count_].store(start, std::memory_order_release);
   ++chunk_count_;
   return true;
 }
@@ -191,8 +191,8 @@ void* slab_pool::make_node(std::uint32_t index) noexcept {
 }
 
 std::uint32_t* slab_pool::depot_segment(std::size_t chunk_number) const noexcept {
-  chunk* const c = tables_->chunks[chunk_number].load(std::memory_order_relaxed);
-  return reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(c) + line);
+  std::byte* const start = tables_->chunks[chunk_number].load(std::memory_order_relaxed);
+  return reinterpret_cast<std::uint32_t*>(start + owner_lines * line);
 }
 
 void* slab_pool::find(slab_id id) const noexcept {

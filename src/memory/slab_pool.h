@@ -22,9 +22,12 @@
 //
 // How. Memory comes in chunks of 2 MiB, on multiples of 2 MiB:
 //
-//     | owner |  depot segment: n x 4 bytes  | node 0 | node 1 | ... | node n-1 |
-//                                               |
-//                                     | version, note | contents ... |
+//     | owner ... |  depot segment: n x 4 bytes  | node 0 | node 1 | ... | node n-1 |
+//                                                   |
+//                                         | version, note | contents ... |
+//
+// The owner is on one of the first 64 lines, which one the chunk's address says: were it the same
+// in all, the lines of all chunks would fall into one set of a cache and push each other out.
 //
 // Each thread has a cache of addresses in each pool, at its thread_slot. It is filled from, and
 // spills into, the pool's depot, half a cache at a time. The depot is a stack of the indices of
@@ -142,6 +145,8 @@ class slab_pool {
     slab_pool* owner;
     std::uint32_t number;
   };
+  static constexpr std::size_t line = 64;
+  static constexpr std::size_t owner_lines = 64;
 
   static constexpr std::uint32_t cache_size = 128;
   static constexpr std::uint32_t batch_size = cache_size / 2;
@@ -159,8 +164,18 @@ class slab_pool {
   // memory.
   struct tables {
     cache caches[thread_slot_count];
-    std::atomic<chunk*> chunks[max_chunks];  // released when there, acquired by find()
+    std::atomic<std::byte*> chunks[max_chunks];  // released when there, acquired by find()
   };
+
+  /// Of any address in it.
+  static const chunk& chunk_of(const void* node) noexcept {
+    const auto into_chunk = reinterpret_cast<std::uintptr_t>(node) % chunk_bytes;
+    return *reinterpret_cast<const chunk*>(
+        place_of_owner(static_cast<const std::byte*>(node) - into_chunk));
+  }
+  static const std::byte* place_of_owner(const std::byte* start) noexcept {
+    return start + reinterpret_cast<std::uintptr_t>(start) / chunk_bytes % owner_lines * line;
+  }
 
   static header& header_of(const void* node) noexcept {
     auto* const contents = static_cast<std::byte*>(const_cast<void*>(node));
@@ -232,15 +247,11 @@ inline void slab_pool::free(void* node) noexcept {
   free_slowly(node);
 }
 
-inline slab_pool& slab_pool::owner(const void* node) noexcept {
-  const auto into_chunk = reinterpret_cast<std::uintptr_t>(node) % chunk_bytes;
-  const auto* const start = static_cast<const std::byte*>(node) - into_chunk;
-  return *reinterpret_cast<const chunk*>(start)->owner;
-}
+inline slab_pool& slab_pool::owner(const void* node) noexcept { return *chunk_of(node).owner; }
 
 inline std::uint32_t slab_pool::index(const void* node) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(node);
-  const chunk& c = *reinterpret_cast<const chunk*>(address & ~(chunk_bytes - 1));
+  const chunk& c = chunk_of(node);
   const std::uint64_t offset = (address & (chunk_bytes - 1)) - c.owner->first_node_;
   // Exact: the offset is a multiple of the stride, and the error of the inverse, times the number
   // of nodes before this one, is below 2^28.
@@ -254,9 +265,9 @@ inline std::uint32_t slab_pool::version(const void* node) noexcept {
 }
 
 inline void* slab_pool::at(std::uint32_t index) const noexcept {
-  chunk* const c = tables_->chunks[index >> place_bits].load(std::memory_order_relaxed);
+  std::byte* const start = tables_->chunks[index >> place_bits].load(std::memory_order_relaxed);
   const std::uint32_t place = index & ((1U << place_bits) - 1);
-  return reinterpret_cast<std::byte*>(c) + first_node_ + std::size_t{place} * stride_;
+  return start + first_node_ + std::size_t{place} * stride_;
 }
 
 }  // namespace verge::detail

@@ -76,6 +76,7 @@ class [[gnu::visibility("hidden")]] clockwork {
   ~clockwork() = default;
   [[noreturn]] static void throw_ended();
   void drop() noexcept;
+  std::int64_t cheap_now() noexcept;
 
   std::unique_ptr<engine> engine_;
   struct node_pool : slab_pool {
@@ -85,6 +86,7 @@ class [[gnu::visibility("hidden")]] clockwork {
   node_pool nodes_;
   scheduler& scheduler_;
   engine_host& host_;
+  const bool in_real_time_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> forked_{false};
   /// Counted only once ended_: nodes that are still referred to, and one for end() itself.

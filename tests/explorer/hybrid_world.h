@@ -103,7 +103,7 @@ struct hybrid_policy {
   static void wake_net_poller(timers& ts, std::int64_t when) { watcher::now->woken(&ts, when); }
 };
 
-enum class hybrid_action { stop, reset, drop, check, sweep, move, look, sleep };
+enum class hybrid_action { stop, reset, drop, start, check, sweep, move, look, sleep };
 
 struct hybrid_op {
   hybrid_action what;
@@ -120,6 +120,7 @@ struct hybrid_setup {
   std::int64_t period = 0;
   bool stopped = false;
   std::size_t on = 0;
+  bool freed = false;  ///< and its handle has gone: the node waits for a new life
 };
 
 struct hybrid_scenario {
@@ -128,7 +129,7 @@ struct hybrid_scenario {
 };
 
 inline std::string to_text(const hybrid_scenario& s) {
-  static constexpr const char* names[] = {"stop",  "reset", "drop", "check",
+  static constexpr const char* names[] = {"stop",  "reset", "drop", "start", "check",
                                           "sweep", "move",  "look", "sleep"};
   std::string text;
   for (const auto& t : s.timers) {
@@ -136,6 +137,7 @@ inline std::string to_text(const hybrid_scenario& s) {
     if (t.when != 0) text += ">" + std::to_string(t.when);
     if (t.period != 0) text += "/" + std::to_string(t.period);
     if (t.stopped) text += "x";
+    if (t.freed) text += "-";
     if (t.on != 0) text += "^" + std::to_string(t.on);
     text += ",";
   }
@@ -182,6 +184,10 @@ class hybrid_world final : public program, public watcher {
       wheels_[how.on]->start(t, how.key * hour, how.period * hour);
       if (how.when != 0) wheels_[how.on]->reset(t, how.when * hour, how.period * hour);
       if (how.stopped) timers::stop(t);
+      if (how.freed) {
+        t.dropped = true;
+        released(&t);
+      }
       t.at_start = armed(t);
     }
     poll_until_.reset(0);
@@ -221,7 +227,7 @@ class hybrid_world final : public program, public watcher {
     if (t.references == 0) explorer_.fail("references", name(t) + " is released once too often");
     if (--t.references != 0) return;
     if (!t.dropped) explorer_.fail("references", name(t) + " is freed and its handle is there");
-    if (t.word.peek() != 0) explorer_.fail("references", name(t) + " is freed and armed");
+    if (armed(t).pending) explorer_.fail("references", name(t) + " is freed and armed");
     t.freed = true;
   }
   void woken(void*, std::int64_t when) override {
@@ -261,6 +267,15 @@ class hybrid_world final : public program, public watcher {
         record(t, event::stop, {}, answer);
         t.dropped = true;
         return released(&t);
+      }
+      case hybrid_action::start: {  // of a new timer in the same node
+        const arming with{true, o.when * hour, o.period * hour, 0};
+        t.freed = t.dropped = false;
+        t.references = 2;
+        if (with.period != 0 || !timers::start_again(t, with.when)) {
+          wheels_[o.own]->start(t, with.when, with.period);
+        }
+        return record(t, event::mod, with, false);
       }
       case hybrid_action::check:
         return check(w, now, false);
@@ -424,7 +439,7 @@ class hybrid_world final : public program, public watcher {
 
   static arming armed(const hybrid_node& t) {
     const std::uint64_t w = t.word.peek();
-    return {detail::hybrid_word::when(w) != 0, detail::hybrid_word::when(w),
+    return {detail::hybrid_word::due(w) != 0, detail::hybrid_word::due(w),
             (w & detail::hybrid_word::periodic) != 0 ? t.period : 0, 0};
   }
 
