@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include <verge/detail/timer_node.h>
 
@@ -53,6 +54,21 @@ struct timer_counts {
   std::uint64_t deleted{0};  ///< stopped, and not yet taken off the queue
 };
 
+struct node_layout {
+  std::size_t size;
+  std::size_t timer_at;
+
+  template <class Node>
+  static node_layout of() noexcept {
+    static_assert(std::is_trivially_destructible_v<Node>);
+    alignas(Node) static std::byte somewhere[sizeof(Node)];
+    const auto* timer = static_cast<const timer_node*>(reinterpret_cast<const Node*>(somewhere));
+    return {.size = sizeof(Node),
+            .timer_at =
+                static_cast<std::size_t>(reinterpret_cast<const std::byte*>(timer) - somewhere)};
+  }
+};
+
 class engine {
  public:
   engine() = default;
@@ -60,11 +76,10 @@ class engine {
   engine& operator=(const engine&) = delete;
   virtual ~engine() = default;
 
-  /// The size of a node, with timer_node somewhere in it.
-  virtual std::size_t node_size() const noexcept = 0;
-  /// Makes and ends the engine's node in memory of that size.
+  /// The size of a node, which needs no destructor, and where in it the timer_node is.
+  virtual node_layout layout() const noexcept = 0;
+  /// Makes the engine's node in memory of that size.
   virtual timer_node* construct(void* memory) noexcept = 0;
-  virtual void* destruct(timer_node& t) noexcept = 0;
   /// Where all its nodes will be: before the first one is made.
   virtual void attach(const slab_pool&) noexcept {}
 

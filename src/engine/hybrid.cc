@@ -21,17 +21,10 @@ constexpr std::size_t batch_size = 32;
 constexpr unsigned step_limit = 32;
 
 /// Sweeping: see hybrid.h.
-constexpr std::int32_t left_per_piece = 16;
 constexpr unsigned chunks_per_piece = 4;
 constexpr std::int64_t stale_constant = 1024;
 
 constexpr std::size_t entries_per_move = 4096;
-
-/// What is left to count after a look at `left`. Not below zero: a thread that goes on with what
-/// others left behind has no credit for what it leaves itself.
-constexpr std::int32_t rest_of(std::int32_t left) noexcept {
-  return left < 0 || left >= left_per_piece ? 0 : left;
-}
 
 }  // namespace
 
@@ -64,59 +57,20 @@ void hybrid::bury(timers& ts) noexcept {
   }
 }
 
-/// The word stays as it is: zero in new memory, and what the last timer left in what was freed.
-/// Others may be looking at it.
-timer_node* hybrid::construct(void* memory) noexcept {
-  auto* n = static_cast<node*>(memory);
-  return ::new (static_cast<timer_node*>(n)) timer_node;
-}
-
-void* hybrid::destruct(timer_node& t) noexcept { return &static_cast<node&>(t); }
-
-void hybrid::start(timer_node& t, std::int64_t when, std::int64_t period) {
-  // Nobody else knows the timer.
-  const std::uint32_t refs = t.refs.load(std::memory_order_relaxed);
-  t.refs.store(refs + 1, std::memory_order_relaxed);
-  if (period == 0 && timers::start_again(static_cast<node&>(t), when)) {
-    count(1, -1);
-    return;
-  }
+/// The caller has taken the reference for being armed.
+void hybrid::start_with_entry(timer_node& t, std::int64_t when, std::int64_t period) {
   try {
     home().start(static_cast<node&>(t), when, period);
   } catch (...) {
-    t.refs.store(refs, std::memory_order_relaxed);
+    t.refs.fetch_sub(1, std::memory_order_relaxed);
     throw;
   }
   count(1, 0);
 }
 
-bool hybrid::stop(timer_node& t) noexcept {
-  if (!timers::stop(static_cast<node&>(t))) return false;
-  count(-1, 1);
-  return true;
-}
-
-bool hybrid::retire(timer_node& t) noexcept {
-  switch (timers::disarm(static_cast<node&>(t))) {
-    case timers::disarmed::no:
-      return t.refs.load(std::memory_order_acquire) == 1;
-    case timers::disarmed::by_holder:
-      count(-1, 1);
-      return false;
-    case timers::disarmed::yes:
-      count(-1, 1);
-      // Two references are the handle's and that for being armed: both are the caller's now.
-      return t.refs.load(std::memory_order_acquire) == 2 ||
-             t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2;
-  }
-  return false;
-}
-
-bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
-  node& n = static_cast<node&>(t);
-  const timers::change so_far = timers::reset_in_place(n, when, period);
-  if (so_far == timers::change::was_armed) return true;
-  const bool was_armed = home().finish_reset(so_far, n, when, period);
+bool hybrid::reset_with_entry(node& t, std::int64_t when, std::int64_t period,
+                              timers::change so_far) {
+  const bool was_armed = home().finish_reset(so_far, t, when, period);
   const bool went_on = so_far == timers::change::was_idle;
   count(was_armed ? 0 : 1, went_on ? -1 : was_armed ? 1 : 0);
   return was_armed;
@@ -206,22 +160,14 @@ void hybrid::drain() noexcept {
   }
 }
 
-void hybrid::count(std::int64_t armed, std::int32_t left) noexcept {
-  const std::uint32_t slot = thread_slot() < thread_slot_count ? thread_slot() : take_thread_slot();
-  if (slot < thread_slot_count) [[likely]] {
-    tally& mine = tallies_[slot];
-    mine.armed.store(mine.armed.load(std::memory_order_relaxed) + armed, std::memory_order_relaxed);
-    left += mine.left.load(std::memory_order_relaxed);
-    mine.left.store(rest_of(left), std::memory_order_relaxed);
-  } else {
-    tally& shared = tallies_[thread_slot_count];
-    shared.armed.fetch_add(armed, std::memory_order_relaxed);
-    left += shared.left.load(std::memory_order_relaxed);
-    shared.left.store(rest_of(left),
-                      std::memory_order_relaxed);  // one lost now and then is no harm
-  }
-  if (left >= left_per_piece) [[unlikely]]
+/// Of a thread that has no slot yet, or none to be had.
+void hybrid::count_slowly(std::int64_t armed, std::int32_t left) noexcept {
+  if (take_thread_slot() < thread_slot_count) return count(armed, left);
+  tally& shared = tallies_[thread_slot_count];
+  shared.armed.fetch_add(armed, std::memory_order_relaxed);
+  if (left > 0 && shared.left.fetch_add(1, std::memory_order_relaxed) % left_per_piece == 0) {
     keep_tidy();
+  }
 }
 
 std::int64_t hybrid::live() const noexcept {

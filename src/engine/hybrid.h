@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 
@@ -37,9 +39,8 @@ class hybrid final : public engine {
  public:
   explicit hybrid(engine_host& host) : host_(host) {}
 
-  std::size_t node_size() const noexcept override { return sizeof(node); }
+  node_layout layout() const noexcept override { return node_layout::of<node>(); }
   timer_node* construct(void* memory) noexcept override;
-  void* destruct(timer_node& t) noexcept override;
   void attach(const slab_pool& nodes) noexcept override { nodes_ = &nodes; }
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
@@ -112,7 +113,11 @@ class hybrid final : public engine {
     return {timers_.data(), made_.load(std::memory_order_acquire)};
   }
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
+  bool reset_with_entry(node& t, std::int64_t when, std::int64_t period,
+                        hybrid_timers<policy>::change so_far);
+  void start_with_entry(timer_node& t, std::int64_t when, std::int64_t period);
   void count(std::int64_t armed, std::int32_t left) noexcept;
+  void count_slowly(std::int64_t armed, std::int32_t left) noexcept;
   void keep_tidy() noexcept;
   bool sweep_piece(timers& ts, std::uint64_t pass) noexcept;
   std::int64_t live() const noexcept;
@@ -130,6 +135,70 @@ class hybrid final : public engine {
   std::atomic<std::uint64_t> pass_{0};
   /// The last one of these is for threads that have no slot, and shared by them.
   std::array<tally, thread_slot_count + 1> tallies_;
+
+  /// Entries that a thread leaves behind between two looks at the sums.
+  static constexpr std::int32_t left_per_piece = 16;
 };
+
+// What most calls come down to, for clockwork to call without a detour.
+
+/// The word stays as it is: zero in new memory, and what the last timer left in what was freed.
+/// Others may be looking at it.
+inline timer_node* hybrid::construct(void* memory) noexcept {
+  auto* n = static_cast<node*>(memory);
+  return ::new (static_cast<timer_node*>(n)) timer_node;
+}
+
+inline void hybrid::start(timer_node& t, std::int64_t when, std::int64_t period) {
+  // Nobody else knows the timer.
+  const std::uint32_t refs = t.refs.load(std::memory_order_relaxed);
+  t.refs.store(refs + 1, std::memory_order_relaxed);
+  if (period == 0 && timers::start_again(static_cast<node&>(t), when)) {
+    count(1, -1);
+  } else {
+    start_with_entry(t, when, period);
+  }
+}
+
+inline bool hybrid::stop(timer_node& t) noexcept {
+  if (!timers::stop(static_cast<node&>(t))) return false;
+  count(-1, 1);
+  return true;
+}
+
+inline bool hybrid::retire(timer_node& t) noexcept {
+  const timers::disarmed was = timers::disarm(static_cast<node&>(t));
+  if (was == timers::disarmed::no) return t.refs.load(std::memory_order_acquire) == 1;
+  count(-1, 1);
+  if (was == timers::disarmed::by_holder) return false;
+  // Two references are the handle's and that for being armed: both are the caller's now.
+  return t.refs.load(std::memory_order_acquire) == 2 ||
+         t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2;
+}
+
+inline bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
+  node& n = static_cast<node&>(t);
+  const timers::change so_far = timers::reset_in_place(n, when, period);
+  if (so_far == timers::change::was_armed) [[likely]]
+    return true;
+  return reset_with_entry(n, when, period, so_far);
+}
+
+inline void hybrid::count(std::int64_t armed, std::int32_t left) noexcept {
+  const std::uint32_t slot = thread_slot();
+  if (slot >= thread_slot_count) [[unlikely]]
+    return count_slowly(armed, left);
+  tally& mine = tallies_[slot];
+  mine.armed.store(mine.armed.load(std::memory_order_relaxed) + armed, std::memory_order_relaxed);
+  if (left == 0) return;
+  // Not below zero: a thread that goes on with what others left behind has no credit for what it
+  // leaves itself.
+  const std::int32_t sum = std::max(mine.left.load(std::memory_order_relaxed) + left, 0);
+  mine.left.store(sum, std::memory_order_relaxed);
+  if (sum >= left_per_piece) [[unlikely]] {
+    mine.left.store(0, std::memory_order_relaxed);
+    keep_tidy();
+  }
+}
 
 }  // namespace verge::detail

@@ -73,12 +73,6 @@ void processor_heap::fire(machine_timer& t, std::uint64_t /*seq*/, std::int64_t 
   n.does.load(std::memory_order_acquire)->fire(n, now);
 }
 
-void* processor_heap::destruct(timer_node& t) noexcept {
-  node& n = static_cast<node&>(t);
-  n.~node();
-  return &n;
-}
-
 void processor_heap::start(timer_node& t, std::int64_t when, std::int64_t period) {
   node& n = static_cast<node&>(t);
   n.when = when;

@@ -20,9 +20,8 @@ class processor_heap final : public engine {
  public:
   explicit processor_heap(engine_host& host) : host_(host) {}
 
-  std::size_t node_size() const noexcept override { return sizeof(node); }
+  node_layout layout() const noexcept override { return node_layout::of<node>(); }
   timer_node* construct(void* memory) noexcept override { return ::new (memory) node; }
-  void* destruct(timer_node& t) noexcept override;
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
   bool stop(timer_node& t) noexcept override;

@@ -26,13 +26,8 @@ class threaded_engine : public engine {
     for (auto& q : queues_) q = std::make_unique<queue>(host, args...);
   }
 
-  std::size_t node_size() const noexcept override { return sizeof(node); }
+  node_layout layout() const noexcept override { return node_layout::of<node>(); }
   timer_node* construct(void* memory) noexcept override { return ::new (memory) node; }
-  void* destruct(timer_node& t) noexcept override {
-    node& n = static_cast<node&>(t);
-    n.~node();
-    return &n;
-  }
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override {
     node& n = static_cast<node&>(t);

@@ -203,15 +203,6 @@ void channel_unused(chan_base& c) noexcept {
   of.release(*t);
 }
 
-void destroy_channel(timer_node& t) noexcept {
-  channel_payload& p = payload(t);
-  p.channel->lock();
-  p.channel->hooks_context = nullptr;
-  p.channel->unlock();
-  tick_state::drop(p.channel);
-  if (is_ticker(t)) delete &ticker_of(t);
-}
-
 constexpr timer_behaviour behaviours[] = {
     {.fire = &fire_one_shot, .invoke = nullptr, .destroy = &destroy_channel},
     {.fire = &fire_skip, .invoke = nullptr, .destroy = &destroy_channel},
@@ -273,8 +264,13 @@ timer_node& make_channel_timer(clockwork& of, channel_kind kind, const chan_hook
   return *t;
 }
 
-bool is_channel_timer(const timer_node& t) noexcept {
-  return t.does.load(std::memory_order_relaxed)->destroy == &destroy_channel;
+void destroy_channel(timer_node& t) noexcept {
+  channel_payload& p = payload(t);
+  p.channel->lock();
+  p.channel->hooks_context = nullptr;
+  p.channel->unlock();
+  tick_state::drop(p.channel);
+  if (is_ticker(t)) delete &ticker_of(t);
 }
 
 bool is_ticker(const timer_node& t) noexcept { return !is(t, channel_kind::one_shot); }

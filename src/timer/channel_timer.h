@@ -16,7 +16,10 @@ enum class channel_kind : std::uint8_t { one_shot, skip, burst, delay };
 
 /// A node with a channel, not started. Throws std::bad_alloc.
 timer_node& make_channel_timer(clockwork& of, channel_kind kind, const chan_hooks* hooks);
-bool is_channel_timer(const timer_node& t) noexcept;
+void destroy_channel(timer_node& t) noexcept;
+inline bool is_channel_timer(const timer_node& t) noexcept {
+  return t.does.load(std::memory_order_relaxed)->destroy == &destroy_channel;
+}
 /// The channel, with a reference for the caller.
 tick_state* share_channel(const timer_node& t) noexcept;
 

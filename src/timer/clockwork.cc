@@ -1,44 +1,23 @@
 #include <timer/clockwork.h>
 
 #include <algorithm>
+#include <new>
 #include <stdexcept>
-
-#include <clock/arithmetic.h>
-#include <clock/fast_clock.h>
 
 namespace verge::detail {
 
 clockwork::clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host)
     : engine_(std::move(e)),
-      nodes_(engine_->node_size(), this),
+      hybrid_(dynamic_cast<hybrid*>(engine_.get())),
+      layout_(engine_->layout()),
+      nodes_(layout_.size, this),
       scheduler_(s),
       host_(host),
       in_real_time_(!host.simulated()) {
   engine_->attach(nodes_);
 }
 
-timer_node& clockwork::make() {
-  refuse_if_ended();
-  return *engine_->construct(nodes_.allocate());
-}
-
-void clockwork::free(timer_node& t) noexcept {
-  nodes_.free(engine_->destruct(t));
-  if (ended_.load(std::memory_order_relaxed)) [[unlikely]]
-    drop();
-}
-
-/// The host's, without asking it where that is the fast clock.
-std::int64_t clockwork::cheap_now() noexcept {
-  return in_real_time_ ? fast_clock::now() : host_.cheap_now();
-}
-
-std::int64_t clockwork::deadline(std::int64_t d, std::int64_t slack) noexcept {
-  // What is due at once must be so on the true clock, which is a little behind the cheap one; and
-  // not before this moment, lest a look at the timers that began earlier find it due: the time it
-  // delivers would be from before its start.
-  return with_slack(d > 0 ? saturating_add(cheap_now(), d) : as_time(host_.now()), slack);
-}
+void clockwork::throw_bad_alloc() { throw std::bad_alloc(); }
 
 std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
   // The cheap time is ahead of the true one: `when` may be between the two.
@@ -47,7 +26,7 @@ std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
 
 void clockwork::end() noexcept {
   left_.store(nodes_.stats().nodes_live + 1, std::memory_order_relaxed);
-  ended_.store(true, std::memory_order_release);
+  state_.fetch_or(has_ended, std::memory_order_release);
   drop();
 }
 

@@ -4,12 +4,19 @@
 #include <cstdint>
 #include <memory>
 
+#include <clock/arithmetic.h>
+#include <clock/fast_clock.h>
 #include <engine/engine.h>
+#include <engine/hybrid.h>
 #include <memory/slab_pool.h>
 #include <verge/detail/scheduling.h>
 #include <verge/detail/timer_node.h>
 
 /// A runtime's timers: the engine, the memory of the nodes, and the clock they go by.
+///
+/// The default engine is called directly, and so that what it does can be inlined: a million timers
+/// are spread over memory, and a processor that waits for the line of one goes on to the next if
+/// there are no more than some 150 instructions in between.
 ///
 /// A node's clockwork is found from the node's address, so a handle is one pointer. A clockwork
 /// outlives its runtime for as long as handles to its timers are about: they can be stopped and
@@ -26,9 +33,19 @@ class [[gnu::visibility("hidden")]] clockwork {
 
   /// A node with one reference, the caller's, that does nothing yet. Throws std::bad_alloc, and
   /// std::logic_error once the runtime has ended.
-  timer_node& make();
+  timer_node& make() {
+    refuse_if_ended();
+    void* const memory = nodes_.try_allocate();
+    if (memory == nullptr) [[unlikely]]
+      throw_bad_alloc();
+    return *(hybrid_ != nullptr ? hybrid_->hybrid::construct(memory) : engine_->construct(memory));
+  }
   /// Gives a node back whose payload has ended.
-  void free(timer_node & t) noexcept;
+  void free(timer_node & t) noexcept {
+    nodes_.free(reinterpret_cast<std::byte*>(&t) - layout_.timer_at);
+    if (ended()) [[unlikely]]
+      drop();
+  }
   /// Ends the payload of a node that nobody refers to any more, and gives it back.
   void bury(timer_node & t) noexcept {
     if (auto* destroy = t.does.load(std::memory_order_acquire)->destroy) destroy(t);
@@ -40,20 +57,31 @@ class [[gnu::visibility("hidden")]] clockwork {
   }
 
   /// The time `d` nanoseconds from now, or up to `slack` after it.
-  std::int64_t deadline(std::int64_t d, std::int64_t slack = 0) noexcept;
+  std::int64_t deadline(std::int64_t d, std::int64_t slack = 0) noexcept {
+    // What is due at once must be so on the true clock, which is a little behind the cheap one; and
+    // not before this moment, lest a look at the timers that began earlier find it due: the time it
+    // delivers would be from before its start.
+    const std::int64_t when = d > 0 ? saturating_add(cheap_now(), d) : as_time(host_.now());
+    return slack <= 0 ? when : with_slack(when, slack);
+  }
   std::int64_t now() noexcept { return host_.now(); }
   /// The same for a timer that is due at `when` and delivers the time: not before this moment.
   std::int64_t deadline_at(std::int64_t when) noexcept;
 
   void start(timer_node & t, std::int64_t when, std::int64_t period) {
     refuse_if_ended();
-    engine_->start(t, when, period);
+    hybrid_ != nullptr ? hybrid_->hybrid::start(t, when, period) : engine_->start(t, when, period);
   }
-  bool stop(timer_node & t) noexcept { return engine_->stop(t); }
-  bool retire(timer_node & t) noexcept { return engine_->retire(t); }
+  bool stop(timer_node & t) noexcept {
+    return hybrid_ != nullptr ? hybrid_->hybrid::stop(t) : engine_->stop(t);
+  }
+  bool retire(timer_node & t) noexcept {
+    return hybrid_ != nullptr ? hybrid_->hybrid::retire(t) : engine_->retire(t);
+  }
   bool reset(timer_node & t, std::int64_t when, std::int64_t period) {
     refuse_if_ended();
-    return engine_->reset(t, when, period);
+    return hybrid_ != nullptr ? hybrid_->hybrid::reset(t, when, period)
+                              : engine_->reset(t, when, period);
   }
 
   engine& its_engine() noexcept { return *engine_; }
@@ -64,32 +92,41 @@ class [[gnu::visibility("hidden")]] clockwork {
   /// has gone. Nothing else may use it at the same time.
   void end() noexcept;
   void refuse_if_ended() const {
-    if (ended_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (ended()) [[unlikely]]
       throw_ended();
   }
-  bool ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
+  bool ended() const noexcept { return (state_.load(std::memory_order_relaxed) & has_ended) != 0; }
   /// In the child of a fork: the threads are gone, and locks may be held for ever.
-  void lost_in_fork() noexcept { forked_.store(true, std::memory_order_relaxed); }
-  bool forked() const noexcept { return forked_.load(std::memory_order_relaxed); }
+  void lost_in_fork() noexcept { state_.fetch_or(is_forked, std::memory_order_relaxed); }
+  bool forked() const noexcept { return (state_.load(std::memory_order_relaxed) & is_forked) != 0; }
+  /// Neither.
+  bool running() const noexcept { return state_.load(std::memory_order_relaxed) == 0; }
 
  private:
   ~clockwork() = default;
   [[noreturn]] static void throw_ended();
+  [[noreturn]] static void throw_bad_alloc();
   void drop() noexcept;
-  std::int64_t cheap_now() noexcept;
+  /// The host's, without asking it where that is the fast clock.
+  std::int64_t cheap_now() noexcept {
+    return in_real_time_ ? fast_clock::now() : host_.cheap_now();
+  }
 
   std::unique_ptr<engine> engine_;
   struct node_pool : slab_pool {
     node_pool(std::size_t size, clockwork* c) : slab_pool(size), of(c) {}
     clockwork* const of;
   };
+  hybrid* const hybrid_;  ///< the engine, if it is that one
+  const node_layout layout_;
   node_pool nodes_;
   scheduler& scheduler_;
   engine_host& host_;
   const bool in_real_time_;
-  std::atomic<bool> ended_{false};
-  std::atomic<bool> forked_{false};
-  /// Counted only once ended_: nodes that are still referred to, and one for end() itself.
+  static constexpr std::uint8_t has_ended = 1;
+  static constexpr std::uint8_t is_forked = 2;
+  std::atomic<std::uint8_t> state_{0};
+  /// Counted only once it has ended: nodes that are still referred to, and one for end() itself.
   std::atomic<std::size_t> left_{0};
 };
 

@@ -36,8 +36,10 @@ constexpr timer_behaviour ended_behaviour{
 /// The clockwork of a timer that is to be started again, if that is still there for it.
 clockwork& running_clockwork(timer_node& t) {
   clockwork& of = clockwork::of(t);
-  if (of.forked()) throw_forked();
-  of.refuse_if_ended();
+  if (!of.running()) [[unlikely]] {
+    if (of.forked()) throw_forked();
+    of.refuse_if_ended();
+  }
   return of;
 }
 
