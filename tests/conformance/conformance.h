@@ -9,6 +9,7 @@
 // Where it is, they are strict about early and patient about late: a busy machine fails no test.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
@@ -20,6 +21,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <stdexcept>
 
 #include <support/as_default.h>
 #include <support/engines.h>
@@ -46,6 +48,10 @@ class conformance : public testing::TestWithParam<engine_traits> {
   /// So many times a length of which eight are within the engine's span: a minute, if that will do.
   static nanoseconds minutes(int n) { return n * up_to(8min) / 8; }
   static bool takes_any_delay() { return GetParam().span == 0ns; }
+  /// What a call with a delay or a period beyond the engine's span does.
+  static auto is_refused() {
+    return testing::ThrowsMessage<std::invalid_argument>(testing::HasSubstr("beyond the span"));
+  }
 
   /// In simulated time: that something due at `due` happened at `at`. A wheel has until its next
   /// tick; `steps` is for what was waited for one after the other.

@@ -21,6 +21,8 @@ struct engine_traits {
   nanoseconds tick{0};
   /// The longest delay it takes; 0 if it takes any. At least 1 s.
   nanoseconds span{0};
+  /// How often at most it looks at a timer of up to a day before it is due, to move it down.
+  unsigned levels{0};
 };
 
 inline std::ostream& operator<<(std::ostream& out, const engine_traits& e) { return out << e.name; }
@@ -30,7 +32,7 @@ inline constexpr engine_traits engines[] = {
     {.name = "sharded_heap", .engine = verge::engine::sharded_heap},
     {.name = "processor_heap", .engine = verge::engine::processor_heap},
     {.name = "simple_wheel", .engine = verge::engine::simple_wheel, .tick = 1ms, .span = 65s},
-    {.name = "timing_wheel", .engine = verge::engine::timing_wheel, .tick = 1ms},
+    {.name = "timing_wheel", .engine = verge::engine::timing_wheel, .tick = 1ms, .levels = 7},
     {.name = "hybrid", .engine = verge::engine::hybrid},
 };
 
