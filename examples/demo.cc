@@ -40,7 +40,7 @@ struct options {
   std::size_t timers{1'000'000};
   nanoseconds first{3s};  ///< no timer is due before, so that starting and stopping is done by then
   nanoseconds last{8s};
-  verge::engine engine{verge::engine::processor_heap};
+  verge::engine engine{verge::engine::hybrid};
 };
 
 options parse(const std::vector<std::string_view>& arguments) {

@@ -41,7 +41,7 @@ enum class engine : std::uint8_t {
   processor_heap,  ///< a heap per processor, the ten-state machine: Go 1.14 to 1.22
   simple_wheel,    ///< a ring of buckets with a tick and a span
   timing_wheel,    ///< wheels of wheels with a delay queue: Kafka's
-  hybrid,          ///< a wheel and a small heap per processor, stopped and put off without a lock
+  hybrid,          ///< a wheel and a small heap per processor, no lock to stop: the default
 };
 
 /// All of them, and what they are called: "processor_heap".
@@ -62,7 +62,7 @@ struct wheel_options {
 struct runtime_options {
   /// How many tasks run at the same time, 1 to 256; 0 is one per core.
   unsigned processors{0};
-  verge::engine engine{verge::engine::processor_heap};
+  verge::engine engine{verge::engine::hybrid};
   wheel_options wheel{};
   /// Takes exceptions out of callbacks and detached tasks, on the thread where they come up. The
   /// default prints what it can about it and terminates the program.

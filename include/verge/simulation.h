@@ -45,7 +45,7 @@ class deadlock : public std::runtime_error {
 
 struct simulation_options {
   std::uint64_t seed{1};
-  verge::engine engine{verge::engine::processor_heap};
+  verge::engine engine{verge::engine::hybrid};
   wheel_options wheel{};
   /// Where time begins.
   clock::time_point start{std::chrono::hours(1)};
