@@ -26,12 +26,12 @@
 /// Sweeping. A stopped timer leaves its entry behind, in a wheel that the one who stopped it does
 /// not know. So nobody counts per wheel: every thread counts, in a place of its own, how many
 /// timers it has armed and stopped, and every wheel how many entries it has and how many have
-/// fired. The difference of the sums is how many entries are out of date. Whenever a thread has left
-/// 16 entries behind that it did not go on with, it looks at the sums; if there are three out of
-/// date for four that are live, a pass over all wheels begins, and whoever leaves entries behind
-/// does a piece of it, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each
-/// that is left. So even if timers are only stopped, and in the order that is worst for it, a pass
-/// is through before more are out of date than are live: entries out of date never exceed the live
+/// fired. The difference of the sums is how many entries are out of date. When a thread has left 16
+/// entries behind that it did not go on with, it looks at the sums; if there are three out of date
+/// for four that are live, a pass over all wheels begins, and whoever leaves entries behind does a
+/// piece of it, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each that
+/// is left. So even if timers are only stopped, and in the order that is worst for it, a pass is
+/// through before more are out of date than are live: entries out of date never exceed the live
 /// ones plus a constant.
 namespace verge::detail {
 

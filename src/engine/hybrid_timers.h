@@ -68,9 +68,9 @@
 //  stop against reset      whoever swaps later decides. A stop that meets entering clears the time,
 //                          and the holder, instead of arming the timer, leaves it disarmed, with
 //                          no entry.
-//  start or reset of a     both swap from the same word: either the entry is used again, and the
-//  stopped timer against   one who came upon it sees a timer that is armed; or the word is zero, and
-//  its entry's end         the start makes a new entry.
+//  start or reset of a     both swap from the same word: either the entry is used again, and who
+//  stopped timer against   came upon it sees a timer that is armed; or the word is zero, and the
+//  its entry's end         start makes a new entry.
 //  reset against reset     to later: one after the other. To earlier: the first becomes entering;
 //                          the second finds that and just changes the time; the first arms the
 //                          timer with it and makes the entry for it. The later swap decides.

@@ -394,6 +394,7 @@ class timer_wheel {
     const bool few = draining_is_small_;
     const bool ask = level == 0 || level > marked_levels || few;
     if (ask) prefetch_all(c, owner);
+    if (level == 0 && c.next == nullptr) prefetch_slot_after(p, owner);
     const std::int64_t end = start + (std::int64_t{1} << shift_of(level));
     while (c.count != 0) {
       const entry e = c.entries[c.count - 1];
@@ -413,6 +414,13 @@ class timer_wheel {
   static void prefetch_chunk(const chunk* c) noexcept {
     const auto* at = reinterpret_cast<const char*>(c);
     for (std::size_t i = 0; i < chunk_bytes; i += 64) __builtin_prefetch(at + i);
+  }
+  /// The slots of the lowest level often have few entries, too few to wait for side by side. So the
+  /// timers of the next one are asked for while those of this one are dealt with.
+  template <class Owner>
+  void prefetch_slot_after(int place, Owner& owner) const noexcept {
+    const std::uint64_t after = used_[0] & ~std::uint64_t{0} << place << 1;
+    if (after != 0) prefetch_all(*slots_[std::countr_zero(after)].first, owner);
   }
   template <class Owner>
   static void prefetch_all(const chunk& c, Owner& owner) noexcept {
