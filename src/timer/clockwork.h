@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -60,8 +61,11 @@ class [[gnu::visibility("hidden")]] clockwork {
   std::int64_t deadline(std::int64_t d, std::int64_t slack = 0) noexcept {
     // What is due at once must be so on the true clock, which is a little behind the cheap one; and
     // not before this moment, lest a look at the timers that began earlier find it due: the time it
-    // delivers would be from before its start.
-    const std::int64_t when = d > 0 ? saturating_add(cheap_now(), d) : as_time(host_.now());
+    // delivers would be from before its start. Where d is a few times that little, to wait for it
+    // would cost more than to read the true clock.
+    constexpr std::int64_t soon = 5'000;
+    const std::int64_t when = d > soon ? saturating_add(cheap_now(), d)
+                                       : as_time(host_.now() + std::max<std::int64_t>(d, 0));
     return slack <= 0 ? when : with_slack(when, slack);
   }
   std::int64_t now() noexcept { return host_.now(); }
