@@ -19,7 +19,7 @@
 /// not, and try again. What differs is the system call, which is `attempt`.
 namespace verge::detail {
 
-class descriptor;
+class [[gnu::visibility("hidden")]] descriptor;
 
 enum class io_direction : std::uint8_t { read, write };
 

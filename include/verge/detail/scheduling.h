@@ -27,7 +27,7 @@
 namespace verge::detail {
 
 class clockwork;
-class poller;
+class [[gnu::visibility("hidden")]] poller;
 class scheduler;
 class thread_waiter;
 
