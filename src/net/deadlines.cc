@@ -23,6 +23,7 @@ struct descriptor::deadline_of {
 
 std::error_code descriptor::set_deadline(bool for_read, bool for_write,
                                          std::int64_t when) noexcept {
+  if (home_.poller->forked()) return net_errc::runtime_ended;
   const bool chosen[2] = {for_read, for_write};
   io_waiting* late[2] = {nullptr, nullptr};
   std::error_code error;

@@ -103,6 +103,11 @@ std::error_code descriptor::close() noexcept {
     if ((s & is_closed) != 0) return net_errc::closed;
   } while (!state_.compare_exchange_weak(s, (s | is_closed) + one_user, std::memory_order_acq_rel,
                                          std::memory_order_relaxed));
+  // In the child of a fork nobody waits, and lock_ may be held for ever.
+  if (attached_ && home_.poller->forked()) {
+    rest();
+    return {};
+  }
   // Without lock_, which a running on_events() takes.
   if (attached_) home_.poller->close(fd_);
   io_waiting* reader = nullptr;
@@ -127,6 +132,7 @@ void descriptor_handle::close_and_drop() noexcept {
 // ---- Waiting
 
 descriptor::waits descriptor::wait(io_direction d, io_waiting& node, waiter& w) noexcept {
+  if (home_.poller->forked()) return waits::ended;
   const std::lock_guard hold(lock_);
   const std::uint64_t s = state_.load(std::memory_order_relaxed);
   if ((s & is_closed) != 0) return waits::closed;
