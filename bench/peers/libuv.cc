@@ -3,7 +3,8 @@
 // A handle's memory may go only after uv_close and a turn of the loop, so a timer that was stopped
 // is kept and started again for the next, as the documentation allows. The loop's time is that of
 // its last turn: it is brought up to date before each operation. It counts in milliseconds and
-// rounds down, so a delay is rounded up and gets one more: then it is never early.
+// rounds down, so a delay is rounded up and gets one more: then it is never early. Where precision
+// counts the deadline itself is rounded up instead, for which the clock is read once more.
 
 #include <uv.h>
 
@@ -23,7 +24,7 @@ class libuv_adapter : public on_plain_threads {
   static constexpr bool has_loop = true;
   static constexpr const char* no_lateness = nullptr;
 
-  explicit libuv_adapter(const setting& /*s*/) {
+  explicit libuv_adapter(const setting& s) : precise_(s.precise) {
     if (uv_loop_init(&loop_) != 0) throw std::runtime_error("libuv cannot make a loop");
   }
   ~libuv_adapter() {
@@ -53,14 +54,20 @@ class libuv_adapter : public on_plain_threads {
   }
   void reset(handle& h, std::int64_t delay) {
     uv_update_time(&loop_);
-    const auto ms = static_cast<std::uint64_t>((delay + millisecond - 1) / millisecond + 1);
     uv_timer_start(
-        h, [](uv_timer_t* t) { call(static_cast<appointment*>(t->data)); }, ms, 0);
+        h, [](uv_timer_t* t) { call(static_cast<appointment*>(t->data)); }, in_loop_time(delay), 0);
   }
   void run_due(unsigned /*thread*/) { uv_run(&loop_, UV_RUN_NOWAIT); }
   void wait() { uv_run(&loop_, UV_RUN_ONCE); }
 
  private:
+  std::uint64_t in_loop_time(std::int64_t delay) const {
+    if (!precise_) return milliseconds_up(delay) + 1;
+    return milliseconds_up(now() + delay) - uv_now(&loop_);
+  }
+  static std::uint64_t milliseconds_up(std::int64_t ns) {
+    return static_cast<std::uint64_t>((ns + millisecond - 1) / millisecond);
+  }
   handle take() {
     if (!stopped_.empty()) {
       handle h = stopped_.back();
@@ -72,6 +79,7 @@ class libuv_adapter : public on_plain_threads {
     return h;
   }
 
+  bool precise_;
   uv_loop_t loop_{};
   std::vector<handle> stopped_;
 };
