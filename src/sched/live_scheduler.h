@@ -46,6 +46,9 @@ namespace verge::detail {
 /// Where the exceptions go that nobody else takes.
 using exception_handler = std::function<void(std::exception_ptr)>;
 
+/// Hidden as the poller in it is.
+class [[gnu::visibility("hidden")]] live_scheduler;
+
 class live_scheduler final : public scheduler, public engine_host {
  public:
   static constexpr unsigned max_processors = 256;
