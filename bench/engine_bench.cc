@@ -345,7 +345,6 @@ void run(const std::vector<verge::engine>& engines, std::size_t smallest, std::s
     row("longest look, us", of, &figures::longest_look, true);
     std::fflush(stdout);
   }
-  if (smallest > largest && smallest != 2) return;
   constexpr std::size_t each = 100'000;
   const auto threads = [&](const char* what, unsigned count, bool each_others) {
     std::vector<std::vector<double>> of(engines.size());

@@ -122,6 +122,61 @@ TEST_F(hybrid_engine, needs_no_new_entry_for_a_time_that_the_old_one_covers) {
   detail::destroy_timer(t);
 }
 
+TEST_F(hybrid_engine, goes_on_with_the_entry_that_a_stopped_timer_left_behind) {
+  timer_node* t = &start(10 * second, [] {});
+  for (int i = 0; i < 1000; ++i) {
+    detail::destroy_timer(*t);
+    now_ += ms;
+    t = &start(10 * second, [] {});
+  }
+  EXPECT_EQ(counts().live, 1U);
+  EXPECT_EQ(counts().deleted, 0U) << "a thousand deadlines, one entry";
+  EXPECT_TRUE(detail::stop_timer(t));
+  EXPECT_EQ(counts().deleted, 1U);
+  EXPECT_FALSE(detail::reset_timer_after(t, 20 * second));
+  EXPECT_EQ(counts().deleted, 0U);
+  EXPECT_EQ(woken_for_.size(), 1U) << "nobody is woken for what an entry covers";
+  detail::stop_timer(t);
+  EXPECT_FALSE(detail::reset_timer_after(t, 5 * second)) << "earlier than the entry";
+  EXPECT_EQ(counts().deleted, 1U);
+  EXPECT_EQ(engine().verify(), "");
+  detail::destroy_timer(*t);
+}
+
+/// A timer's entries are told apart by 14 bits. Here one has 40,000 of them at the same time.
+TEST_F(hybrid_engine, fires_once_though_its_tokens_have_come_round) {
+  std::vector<timer_node*> others;  // so many that nothing is swept
+  for (int i = 0; i < 100'000; ++i) others.push_back(&start(2000 * second, [] {}));
+  int fired = 0;
+  timer_node& t = start(1000 * second, [&] { ++fired; });
+  for (int i = 1; i <= 40'000; ++i) detail::reset_timer_after(&t, 1000 * second - i * 17 * ms);
+  ASSERT_GE(counts().deleted, 40'000U);
+  const std::int64_t due = now_ + 320 * second;
+  now_ = due - 1;
+  check();
+  EXPECT_EQ(fired, 0);
+  now_ = due;
+  check();
+  EXPECT_EQ(fired, 1);
+  detail::reset_timer_after(&t, 100 * second);
+  detail::stop_timer(&t);
+  now_ = due + 10 * second;
+  check();
+  EXPECT_FALSE(detail::reset_timer_after(&t, 200 * second));
+  now_ = due + 210 * second - 1;
+  check();
+  EXPECT_EQ(fired, 1);
+  now_ += 1;
+  check();
+  EXPECT_EQ(fired, 2);
+  now_ = due + 1000 * second;
+  check();
+  EXPECT_EQ(fired, 2);
+  EXPECT_EQ(engine().verify(), "");
+  detail::destroy_timer(t);
+  for (timer_node* o : others) detail::destroy_timer(*o);
+}
+
 TEST_F(hybrid_engine, keeps_its_memory_in_proportion_to_live_timers) {
   std::mt19937_64 random(1);
   const auto delay = [&] { return second + static_cast<std::int64_t>(random() % (60 * second)); };

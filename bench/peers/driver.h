@@ -67,7 +67,7 @@ class driver {
   static constexpr std::size_t turn = 1024;
 
   /// What one thread has: an instance that may be others' as well, and timers of its own.
-  struct lane {
+  struct alignas(128) lane {
     Adapter& system;
     random_numbers random;
     handles timers;
