@@ -21,6 +21,8 @@ constexpr std::size_t batch_size = 32;
 constexpr unsigned step_limit = 32;
 
 /// Sweeping: see hybrid.h.
+constexpr std::int32_t left_per_look = 256;
+constexpr std::int32_t left_per_piece = 16;
 constexpr unsigned chunks_per_piece = 4;
 constexpr std::int64_t stale_constant = 1024;
 
@@ -65,14 +67,17 @@ void hybrid::start_with_entry(timer_node& t, std::int64_t when, std::int64_t per
     t.refs.fetch_sub(1, std::memory_order_relaxed);
     throw;
   }
-  count(1, 0);
+  count_armed();
 }
 
 bool hybrid::reset_with_entry(node& t, std::int64_t when, std::int64_t period,
                               timers::change so_far) {
   const bool was_armed = home().finish_reset(so_far, t, when, period);
-  const bool went_on = so_far == timers::change::was_idle;
-  count(was_armed ? 0 : 1, went_on ? -1 : was_armed ? 1 : 0);
+  if (was_armed) {
+    count_left(tally_here());
+  } else {
+    count_armed();
+  }
   return was_armed;
 }
 
@@ -160,14 +165,15 @@ void hybrid::drain() noexcept {
   }
 }
 
+hybrid::tally& hybrid::tally_here() noexcept {
+  return tallies_[std::min(take_thread_slot(), thread_slot_count)];
+}
+
 /// Of a thread that has no slot yet, or none to be had.
-void hybrid::count_slowly(std::int64_t armed, std::int32_t left) noexcept {
-  if (take_thread_slot() < thread_slot_count) return count(armed, left);
-  tally& shared = tallies_[thread_slot_count];
-  shared.armed.fetch_add(armed, std::memory_order_relaxed);
-  if (left > 0 && shared.left.fetch_add(1, std::memory_order_relaxed) % left_per_piece == 0) {
-    keep_tidy();
-  }
+void hybrid::count_slowly(std::int64_t armed) noexcept {
+  tally& mine = tally_here();
+  mine.armed.fetch_add(armed, std::memory_order_relaxed);
+  if (armed < 0) count_left(mine);  // where it is shared, one that is lost now and then is no harm
 }
 
 std::int64_t hybrid::live() const noexcept {
@@ -190,19 +196,25 @@ std::int64_t hybrid::entries() const noexcept {
   return static_cast<std::int64_t>(sum);
 }
 
-/// Does a piece of the pass that is under way, or sees whether one should begin.
-void hybrid::keep_tidy() noexcept {
+void hybrid::keep_tidy(tally& mine) noexcept {
+  const bool under_way = sweep_or_begin();
+  mine.until_look.store(under_way ? left_per_piece : left_per_look, std::memory_order_relaxed);
+}
+
+/// Does a piece of the pass that is under way, or sees whether one should begin. False if not.
+bool hybrid::sweep_or_begin() noexcept {
   std::uint64_t pass = pass_.load(std::memory_order_relaxed);
   const unsigned mine = host_.home_processor();
-  if (sweep_piece(*timers_[mine], pass)) return;
+  if (sweep_piece(*timers_[mine], pass)) return true;
   for (const auto& ts : all()) {
-    if (sweep_piece(*ts, pass)) return;
+    if (sweep_piece(*ts, pass)) return true;
   }
   const std::int64_t alive = live();
-  if (entries() - alive <= alive / 4 * 3 + stale_constant) return;
+  if (entries() - alive <= alive / 4 * 3 + stale_constant) return false;
   if (pass_.compare_exchange_strong(pass, pass + 1, std::memory_order_relaxed)) {
     sweep_piece(*timers_[mine], pass + 1);
   }
+  return true;
 }
 
 /// False if this wheel has had that pass already.

@@ -26,13 +26,13 @@
 /// Sweeping. A stopped timer leaves its entry behind, in a wheel that the one who stopped it does
 /// not know. So nobody counts per wheel: every thread counts, in a place of its own, how many
 /// timers it has armed and stopped, and every wheel how many entries it has and how many have
-/// fired. The difference of the sums is how many entries are out of date. When a thread has left 16
-/// entries behind that it did not go on with, it looks at the sums; if there are three out of date
-/// for four that are live, a pass over all wheels begins, and whoever leaves entries behind does a
-/// piece of it, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each that
-/// is left. So even if timers are only stopped, and in the order that is worst for it, a pass is
-/// through before more are out of date than are live: entries out of date never exceed the live
-/// ones plus a constant.
+/// fired. The difference of the sums is how many entries are out of date. After every 256 timers
+/// that it stops a thread looks at the sums; if there are three out of date for four that are live,
+/// a pass over all wheels begins, and until it is through every thread does a piece of it for every
+/// 16 that it stops, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each
+/// that is stopped. So even if timers are only stopped, and in the order that is worst for it, a
+/// pass is through before more are out of date than are live: entries out of date never exceed the
+/// live ones plus a constant.
 namespace verge::detail {
 
 class hybrid final : public engine {
@@ -105,8 +105,8 @@ class hybrid final : public engine {
   /// What one thread has counted; its own line.
   struct alignas(64) tally {
     std::atomic<std::int64_t> armed{0};  ///< less those that it stopped
-    /// Entries that it left behind, less those it went on with, since it last swept.
-    std::atomic<std::int32_t> left{0};
+    /// How many entries it may leave behind until it looks at the sums.
+    std::atomic<std::int32_t> until_look{0};
   };
 
   std::span<const std::unique_ptr<timers>> all() const noexcept {
@@ -116,9 +116,13 @@ class hybrid final : public engine {
   bool reset_with_entry(node& t, std::int64_t when, std::int64_t period,
                         hybrid_timers<policy>::change so_far);
   void start_with_entry(timer_node& t, std::int64_t when, std::int64_t period);
-  void count(std::int64_t armed, std::int32_t left) noexcept;
-  void count_slowly(std::int64_t armed, std::int32_t left) noexcept;
-  void keep_tidy() noexcept;
+  void count_armed() noexcept;
+  void count_stopped() noexcept;
+  void count_left(tally& mine) noexcept;
+  void count_slowly(std::int64_t armed) noexcept;
+  tally& tally_here() noexcept;
+  void keep_tidy(tally& mine) noexcept;
+  bool sweep_or_begin() noexcept;
   bool sweep_piece(timers& ts, std::uint64_t pass) noexcept;
   std::int64_t live() const noexcept;
   std::int64_t entries() const noexcept;
@@ -135,9 +139,6 @@ class hybrid final : public engine {
   std::atomic<std::uint64_t> pass_{0};
   /// The last one of these is for threads that have no slot, and shared by them.
   std::array<tally, thread_slot_count + 1> tallies_;
-
-  /// Entries that a thread leaves behind between two looks at the sums.
-  static constexpr std::int32_t left_per_piece = 16;
 };
 
 // What most calls come down to, for clockwork to call without a detour.
@@ -154,7 +155,7 @@ inline void hybrid::start(timer_node& t, std::int64_t when, std::int64_t period)
   const std::uint32_t refs = t.refs.load(std::memory_order_relaxed);
   t.refs.store(refs + 1, std::memory_order_relaxed);
   if (period == 0 && timers::start_again(static_cast<node&>(t), when)) {
-    count(1, -1);
+    count_armed();
   } else {
     start_with_entry(t, when, period);
   }
@@ -162,14 +163,14 @@ inline void hybrid::start(timer_node& t, std::int64_t when, std::int64_t period)
 
 inline bool hybrid::stop(timer_node& t) noexcept {
   if (!timers::stop(static_cast<node&>(t))) return false;
-  count(-1, 1);
+  count_stopped();
   return true;
 }
 
 inline bool hybrid::retire(timer_node& t) noexcept {
   const timers::disarmed was = timers::disarm(static_cast<node&>(t));
   if (was == timers::disarmed::no) return t.refs.load(std::memory_order_acquire) == 1;
-  count(-1, 1);
+  count_stopped();
   if (was == timers::disarmed::by_holder) return false;
   // Two references are the handle's and that for being armed: both are the caller's now.
   return t.refs.load(std::memory_order_acquire) == 2 ||
@@ -184,21 +185,28 @@ inline bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period)
   return reset_with_entry(n, when, period, so_far);
 }
 
-inline void hybrid::count(std::int64_t armed, std::int32_t left) noexcept {
+inline void hybrid::count_armed() noexcept {
   const std::uint32_t slot = thread_slot();
   if (slot >= thread_slot_count) [[unlikely]]
-    return count_slowly(armed, left);
+    return count_slowly(1);
+  auto& armed = tallies_[slot].armed;
+  armed.store(armed.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+inline void hybrid::count_stopped() noexcept {
+  const std::uint32_t slot = thread_slot();
+  if (slot >= thread_slot_count) [[unlikely]]
+    return count_slowly(-1);
   tally& mine = tallies_[slot];
-  mine.armed.store(mine.armed.load(std::memory_order_relaxed) + armed, std::memory_order_relaxed);
-  if (left == 0) return;
-  // Not below zero: a thread that goes on with what others left behind has no credit for what it
-  // leaves itself.
-  const std::int32_t sum = std::max(mine.left.load(std::memory_order_relaxed) + left, 0);
-  mine.left.store(sum, std::memory_order_relaxed);
-  if (sum >= left_per_piece) [[unlikely]] {
-    mine.left.store(0, std::memory_order_relaxed);
-    keep_tidy();
-  }
+  mine.armed.store(mine.armed.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  count_left(mine);
+}
+
+inline void hybrid::count_left(tally& mine) noexcept {
+  const std::int32_t left = mine.until_look.load(std::memory_order_relaxed) - 1;
+  mine.until_look.store(left, std::memory_order_relaxed);
+  if (left <= 0) [[unlikely]]
+    keep_tidy(mine);
 }
 
 }  // namespace verge::detail
