@@ -1,0 +1,3 @@
+module verge/bench/go_http
+
+go 1.19
