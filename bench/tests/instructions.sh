@@ -15,7 +15,7 @@ case $engine in
   processor_heap) most="1050 [525]  260 [127]  520 [254]  2400 [1192]" ;;
   simple_wheel)   most="650 [324]   280 [137]  490 [243]  4900 [2426]" ;;
   timing_wheel)   most="810 [403]   300 [149]  650 [325]  3400 [1680]" ;;
-  hybrid)         most="690 [342]   330 [161]  530 [261]  2800 [1375]" ;;
+  hybrid)         most="540 [266]   270 [135]  420 [208]  2800 [1363]" ;;
   *)
     echo "there are no bounds for the engine '$engine'; add them here" >&2
     exit 1

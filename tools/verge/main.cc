@@ -17,11 +17,27 @@
 #include "../../bench/suite/systems.h"
 #include "bench_command.h"
 
+namespace {
+
+/// What is wrong with the arguments, and the words that would have been understood there.
+std::string explain(const CLI::App* tool, const CLI::Error& e) {
+  const auto parsed = tool->get_subcommands();
+  const CLI::App& at = parsed.empty() ? *tool : *parsed.front();
+  std::string text = std::string("verge: ") + e.what() + "\nthere are:";
+  for (const CLI::App* command : at.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!command->get_group().empty()) text += " " + command->get_name();
+  }
+  for (const CLI::Option* option : at.get_options()) text += " " + option->get_name();
+  return text + "\n";
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app("The tool of verge, the timer runtime for C++ servers.", "verge");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string(verge::version()));
-  app.failure_message(CLI::FailureMessage::simple);
+  app.failure_message(&explain);
 
   verge::bench::bench_command bench(app);
 
