@@ -52,7 +52,9 @@ std::vector<std::string> build_netty() {
   build({"javac", "-d", classes.string(), "-cp", jar.string(), "Peer.java", "Measure.java",
          "Workloads.java"},
         sources / "netty");
-  return {"java", "-cp", classes.string() + ":" + jar.string(), "Peer"};
+  // Threads of the machine that come and go would take their processor time with them.
+  return {"java", "-XX:-UseDynamicNumberOfCompilerThreads", "-XX:-UseDynamicNumberOfGCThreads",
+          "-cp",  classes.string() + ":" + jar.string(),    "Peer"};
 }
 
 /// Debian's crates stand in a folder; cargo takes them from there instead of from the network, as

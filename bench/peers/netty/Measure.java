@@ -3,29 +3,34 @@ import java.lang.management.ManagementFactory;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /** Clocks, memory and random deadlines. */
 final class Measure {
   private Measure() {}
 
+  /** What each thread had used when it was last seen. */
+  private static final Map<Path, Long> used = new HashMap<>();
+
   /**
    * What all threads of this process have used, the collector's and the compiler's too. The platform's
-   * own function counts in steps of 10 ms.
+   * own function counts in steps of 10 ms. A thread that has ended is not listed any more: what it had
+   * used still counts, or time would go back.
    */
-  static long processorTime() throws IOException {
-    long sum = 0;
+  static synchronized long processorTime() throws IOException {
     try (DirectoryStream<Path> threads = Files.newDirectoryStream(Path.of("/proc/self/task"))) {
       for (Path thread : threads) {
         try {
           String text = Files.readString(thread.resolve("schedstat"));
-          sum += Long.parseLong(text.substring(0, text.indexOf(' ')));
+          used.merge(thread, Long.parseLong(text.substring(0, text.indexOf(' '))), Math::max);
         } catch (IOException gone) {
           // a thread that has ended meanwhile
         }
       }
     }
-    return sum;
+    return used.values().stream().mapToLong(Long::longValue).sum();
   }
 
   /** The live heap. */
