@@ -48,18 +48,14 @@ void server::one_more() noexcept {
   if (now > most_) most_ = now;
 }
 
-/// After a rush the allocator would keep the memory of all its connections for ever.
 void server::one_less() noexcept {
+  // After a rush the allocator would keep the memory of all its connections for ever.
   constexpr std::uint64_t rush = 1000;
-  verge::chan<bool> all_gone = all_gone_;  // the server may go as soon as the last one is counted
-  const std::uint64_t left = --busy_;
-  if (left == 0) {
-    all_gone.try_send(true);
-    return;
-  }
   std::uint64_t most = most_;
-  if (most >= rush && left <= most / 10 && most_.compare_exchange_strong(most, left))
-    malloc_trim(0);
+  if (most >= rush && busy_ <= most / 10 && most_.compare_exchange_strong(most, 0)) malloc_trim(0);
+  // The server may go as soon as the last one is counted.
+  verge::chan<bool> all_gone = all_gone_;
+  if (--busy_ == 0) all_gone.try_send(true);
 }
 
 verge::task<> server::talk(verge::tcp_conn& conn, verge::context ctx) {
