@@ -23,13 +23,14 @@ constexpr const char* about =
 
 std::atomic<bool> stop{false};
 
-/// The first Ctrl-C ends the run with what it has, a second one ends it at once.
+/// The first Ctrl-C ends the run with what it has, a second one ends it at once. Not so a second
+/// SIGTERM: timeout(1) sends two in a row.
 void stop_on_interrupt() {
   struct sigaction action {};
   action.sa_handler = [](int) { stop = true; };
+  sigaction(SIGTERM, &action, nullptr);
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
 }
 
 }  // namespace
