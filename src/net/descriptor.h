@@ -86,7 +86,7 @@
 namespace verge::detail {
 
 /// The runtime whose poller and timers see to a descriptor.
-struct net_home {
+struct [[gnu::visibility("hidden")]] net_home {
   detail::scheduler* scheduler;
   std::shared_ptr<detail::poller> poller;  ///< nullptr in simulated time
 

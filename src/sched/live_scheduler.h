@@ -162,6 +162,8 @@ class live_scheduler final : public scheduler, public engine_host {
   // sysmon.cc
   void sysmon() noexcept;
   bool sysmon_look(std::int64_t now) noexcept;
+  /// Whether somebody sleeps in the poller, and no longer than that.
+  bool somebody_polls_until(std::int64_t when) const noexcept;
   void sysmon_deep_sleep() noexcept;
   struct processor_look {
     bool moved;        ///< one has looked for something to run since the monitor last asked

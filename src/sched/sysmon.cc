@@ -64,10 +64,16 @@ void live_scheduler::sysmon_deep_sleep() noexcept {
     std::lock_guard held(lock_);
     if (stopping_.load(std::memory_order_relaxed)) return;
     if (idle_count_.load(std::memory_order_relaxed) < processors()) return;
-    if (!polling_.load(std::memory_order_relaxed) && time_sleep_until().when != 0) return;
+    const std::int64_t next = time_sleep_until().when;
+    if (next != 0 && !somebody_polls_until(next)) return;
     monitor_asleep_.store(true, std::memory_order_relaxed);
   }
   monitor_note_.wait();
+}
+
+bool live_scheduler::somebody_polls_until(std::int64_t when) const noexcept {
+  const std::int64_t until = poll_until_.load(std::memory_order_relaxed);
+  return until != 0 && until <= when;
 }
 
 /// One look. True if there was something to mend.
@@ -91,6 +97,12 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
       wake_processor();
       mended = true;
     }
+  }
+
+  // A timer is overdue, and who polls would sleep past it.
+  if (next != 0 && next < now - stuck_after && !nobody_polls && !somebody_polls_until(next)) {
+    poller_.break_poll();
+    mended = true;
   }
 
   // All are busy, and something is not done in time. Those that move do it for the others.
