@@ -45,11 +45,11 @@
 ///    gives it back.
 namespace verge::detail {
 
-class context_scope : public context_node, private context_hook {
+class [[gnu::visibility("hidden")]] context_scope : public context_node, private context_hook {
  public:
   using channel_state = chan_state<context_done>;
 
-  context_scope(context_node* up, std::int64_t deadline, std::error_code deadline_cause) noexcept;
+  context_scope(context_node * up, std::int64_t deadline, std::error_code deadline_cause) noexcept;
   /// One that nobody but the caller knows yet; as it is if it is dropped before it is used.
   struct dropper {
     void operator()(context_scope* s) const noexcept { end(*s); }
@@ -66,7 +66,7 @@ class context_scope : public context_node, private context_hook {
   /// 0 if there is none.
   std::int64_t deadline() const noexcept { return deadline_; }
   /// Starts the timer for the deadline. Throws if the engine does not take it, or has no memory.
-  void arm(clockwork& of);
+  void arm(clockwork & of);
   /// Puts it on its parent's list, or finishes it if the parent is done.
   void follow_parent() noexcept;
 
@@ -85,9 +85,9 @@ class context_scope : public context_node, private context_hook {
   /// cause.
   void cancel(bool by_deadline, std::error_code why) noexcept;
 
-  bool add(context_hook& h) noexcept;
+  bool add(context_hook & h) noexcept;
   /// Whether it was on.
-  bool remove(context_hook& h) noexcept;
+  bool remove(context_hook & h) noexcept;
   /// Whether nothing hangs on it. For tests.
   bool is_leaf() noexcept {
     const std::lock_guard held(lock_);
@@ -102,7 +102,7 @@ class context_scope : public context_node, private context_hook {
     if (drop_share()) end(*this);
   }
   /// Nobody uses n any more: cancels it, ends it, and then perhaps what it was derived from.
-  static void unused(context_node* n) noexcept;
+  static void unused(context_node * n) noexcept;
 
  protected:
   virtual ~context_scope();
@@ -117,14 +117,14 @@ class context_scope : public context_node, private context_hook {
   bool wait_until_done() const noexcept;
   void disarm() noexcept;
   void leave_parent() noexcept;
-  void link(context_hook& h) noexcept;
-  static void unlink(context_hook& h) noexcept;
-  void settle(context_scope*& to_stop) noexcept;
-  void tell_source_later(context_scope*& to_stop) noexcept;
-  void finish_hook(context_hook& h) noexcept;
+  void link(context_hook & h) noexcept;
+  static void unlink(context_hook & h) noexcept;
+  void settle(context_scope * &to_stop) noexcept;
+  void tell_source_later(context_scope * &to_stop) noexcept;
+  void finish_hook(context_hook & h) noexcept;
   /// Acquire and release: who ends the scope sees all that the others did to it.
   bool drop_share() noexcept { return memory_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
-  static void end(context_scope& s) noexcept;
+  static void end(context_scope & s) noexcept;
 
   short_lock lock_;
   std::atomic<std::uint32_t> memory_{1};
@@ -143,7 +143,7 @@ class context_scope : public context_node, private context_hook {
 };
 
 /// What is told by a std::stop_token as well.
-class stopped_scope final : public context_scope {
+class [[gnu::visibility("hidden")]] stopped_scope final : public context_scope {
  public:
   using context_scope::context_scope;
   void listen(std::stop_token token) { callback_.emplace(std::move(token), on_stop{this}); }
@@ -158,7 +158,7 @@ class stopped_scope final : public context_scope {
 };
 
 /// A function that is called when the scope is done.
-struct context_callback_record : context_hook {
+struct [[gnu::visibility("hidden")]] context_callback_record : context_hook {
   context_node* of;
   timer_node* function;
   /// No handle: it goes with the hook. Guarded by the scope's lock.
@@ -166,7 +166,7 @@ struct context_callback_record : context_hook {
   /// There is no scope that could be done, and it has not been stopped.
   bool waits_for_ever{false};
 
-  context_callback_record(context_node* n, timer_node& t) noexcept
+  context_callback_record(context_node * n, timer_node & t) noexcept
       : context_hook{.what = kind::callback}, of(n), function(&t) {}
 };
 
