@@ -132,7 +132,9 @@ TEST_P(conformance, L48_the_other_directions_deadline_does_not_matter) {
     EXPECT_FALSE(reader.done());
     EXPECT_TRUE(near.write_all("x").wait()) << "reading has expired, writing has not";
     EXPECT_EQ(reader.join().bytes, 1u);
-    EXPECT_EQ(far.write_all("x").wait().error, net_errc::deadline_exceeded);
+    // It has passed, but whoever fires it may have been held up.
+    EXPECT_TRUE(eventually(
+        [&f = far] { return f.write_all("x").wait().error == net_errc::deadline_exceeded; }));
   }
 }
 
