@@ -314,14 +314,15 @@ TEST_F(net, a_handle_without_a_descriptor_says_closed) {
 TEST_F(net, destroying_the_handle_ends_what_waits_too) {
   auto ends = connect();
   auto near = std::make_unique<tcp_conn>(std::move(ends.near));
-  auto reader = rt.spawn(
-      [op = near->read_some(buffer(nullptr, 0)), &conn = *near]() mutable -> task<std::error_code> {
-        static bytes64 bytes;
-        op = conn.read_some(bytes);
-        co_return (co_await op).error;
-      });
-  EXPECT_TRUE(eventually([&] { return rt.stats().total.tasks_run > 0; }));
-  std::this_thread::sleep_for(1ms);
+  std::atomic<bool> begun{false};
+  auto reader = rt.spawn([&begun, &conn = *near]() -> task<std::error_code> {
+    static bytes64 bytes;
+    auto op = conn.read_some(bytes);
+    begun = true;
+    co_return (co_await op).error;
+  });
+  EXPECT_TRUE(eventually([&] { return begun.load(); }));
+  std::this_thread::sleep_for(50ms);  // until it waits: only then may the handle go
   near.reset();
   EXPECT_EQ(reader.join(), net_errc::closed);
 }
