@@ -92,8 +92,8 @@ TEST_F(default_runtime_test, ends_at_exit_with_timers_pending_and_callbacks_at_w
 TEST_F(default_runtime_test, ends_at_exit_from_inside_a_callback) {
   EXPECT_EXIT(
       {
-        after_func(1ms, [] { std::exit(6); }).detach();
         after_func(1h, [] {}).detach();
+        after_func(1ms, [] { std::exit(6); }).detach();
         for (;;) std::this_thread::sleep_for(1s);
       },
       ExitedWithCode(6), "");
