@@ -81,14 +81,16 @@ TEST_P(conformance, L40_a_deadline_beyond_the_clock_is_never_exceeded) {
 }
 
 TEST_P(conformance, L40_no_deadline_is_exceeded_early_in_real_time) {
-  runtime rt(live());
-  as_default here(rt);
-  for (const nanoseconds d : {1ns, 999ns, 50'000ns, 1'000'000ns, 20'000'000ns}) {
-    const auto start = clock::now();
-    auto [ctx, cancel] = with_timeout(background(), d);
-    EXPECT_FALSE(ctx.done().recv());
-    EXPECT_GE(clock::now() - start, d);
-    EXPECT_EQ(ctx.err(), context_errc::deadline_exceeded);
+  for (const unsigned processors : {1U, 2U, 4U}) {
+    runtime rt(live(processors));
+    as_default here(rt);
+    for (const nanoseconds d : {1ns, 999ns, 50'000ns, 1'000'000ns, 20'000'000ns}) {
+      const auto start = clock::now();
+      auto [ctx, cancel] = with_timeout(background(), d);
+      EXPECT_FALSE(ctx.done().recv());
+      EXPECT_GE(clock::now() - start, d);
+      EXPECT_EQ(ctx.err(), context_errc::deadline_exceeded);
+    }
   }
 }
 
@@ -209,29 +211,31 @@ TEST_P(conformance, L43_thirty_random_layers_time_out) {
 }
 
 TEST_P(conformance, L43_simultaneous_cancels_do_not_deadlock) {
-  runtime rt(live());
-  as_default here(rt);
-  std::mt19937 random(1);
-  cancellable root = with_cancel(background());
-  std::vector<cancellable> all;
-  for (int i = 0; i < scale(2000, 300); ++i) {
-    const context& parent = i == 0 ? root.ctx : all[random() % all.size()].ctx;
-    all.push_back(i % 2 == 0 ? with_cancel(parent) : with_timeout(parent, 30s));
+  for (const unsigned processors : {1U, 2U, 4U}) {
+    runtime rt(live(processors));
+    as_default here(rt);
+    std::mt19937 random(1);
+    cancellable root = with_cancel(background());
+    std::vector<cancellable> all;
+    for (int i = 0; i < scale(2000, 300); ++i) {
+      const context& parent = i == 0 ? root.ctx : all[random() % all.size()].ctx;
+      all.push_back(i % 2 == 0 ? with_cancel(parent) : with_timeout(parent, 30s));
+    }
+    constexpr int threads = 4;
+    std::barrier together(threads);
+    std::vector<std::jthread> cancelling;
+    for (std::size_t t = 0; t < threads; ++t) {
+      cancelling.emplace_back([&, t] {
+        together.arrive_and_wait();
+        for (std::size_t i = t; i < all.size(); i += threads) {
+          all[t % 2 == 0 ? i : all.size() - 1 - i].cancel();
+        }
+      });
+    }
+    cancelling.clear();
+    for (const cancellable& c : all) EXPECT_TRUE(is_closed(c.ctx));
+    EXPECT_FALSE(root.ctx.err());
   }
-  constexpr int threads = 4;
-  std::barrier together(threads);
-  std::vector<std::jthread> cancelling;
-  for (std::size_t t = 0; t < threads; ++t) {
-    cancelling.emplace_back([&, t] {
-      together.arrive_and_wait();
-      for (std::size_t i = t; i < all.size(); i += threads) {
-        all[t % 2 == 0 ? i : all.size() - 1 - i].cancel();
-      }
-    });
-  }
-  cancelling.clear();
-  for (const cancellable& c : all) EXPECT_TRUE(is_closed(c.ctx));
-  EXPECT_FALSE(root.ctx.err());
 }
 
 TEST_P(conformance, L43_interlocked_cancels_do_not_deadlock) {
@@ -261,23 +265,25 @@ TEST_P(conformance, L43_interlocked_cancels_do_not_deadlock) {
 // ---- 44: errors and causes ----------------------------------------------------------------------
 
 TEST_P(conformance, L44_an_error_means_that_done_is_closed_and_the_other_way_round) {
-  runtime rt(live());
-  as_default here(rt);
-  const int rounds = tick() == 0ns ? scale(2000, 200) : 100;
-  for (int i = 0; i < rounds; ++i) {
-    auto [parent, cancel] = with_timeout(background(), 10us);
-    auto [ctx, cancel_child] = with_cancel(parent);
-    std::jthread other;
-    if (i % 10 == 0) {
-      other = std::jthread([c = ctx] {
-        while (!c.done().closed()) std::this_thread::yield();
-        EXPECT_TRUE(c.err());
-      });
+  for (const unsigned processors : {1U, 2U, 4U}) {
+    runtime rt(live(processors));
+    as_default here(rt);
+    const int rounds = tick() == 0ns ? scale(2000, 200) : 100;
+    for (int i = 0; i < rounds; ++i) {
+      auto [parent, cancel] = with_timeout(background(), 10us);
+      auto [ctx, cancel_child] = with_cancel(parent);
+      std::jthread other;
+      if (i % 10 == 0) {
+        other = std::jthread([c = ctx] {
+          while (!c.done().closed()) std::this_thread::yield();
+          EXPECT_TRUE(c.err());
+        });
+      }
+      receiver<context_done> done;
+      if (i % 2 == 0) done = ctx.done();
+      while (!ctx.err()) std::this_thread::yield();
+      EXPECT_TRUE(done ? done.closed() : is_closed(ctx));
     }
-    receiver<context_done> done;
-    if (i % 2 == 0) done = ctx.done();
-    while (!ctx.err()) std::this_thread::yield();
-    EXPECT_TRUE(done ? done.closed() : is_closed(ctx));
   }
 }
 
@@ -360,22 +366,24 @@ TEST_P(conformance, L45_a_callback_that_is_stopped_is_not_called) {
 }
 
 TEST_P(conformance, L45_stop_says_whether_the_callback_is_called_whoever_is_faster) {
-  runtime rt(live());
-  as_default here(rt);
-  const int rounds = scale(500, 50);
-  std::atomic<int> called{0};
-  int stopped = 0;
-  {
-    std::vector<context_callback> all;
-    for (int i = 0; i < rounds; ++i) {
-      auto [ctx, cancel] = with_cancel(background());
-      all.push_back(after_func(ctx, [&] { ++called; }));
-      std::jthread other([&, c = &cancel] { (*c)(); });
-      stopped += all.back().stop();
+  for (const unsigned processors : {1U, 2U, 4U}) {
+    runtime rt(live(processors));
+    as_default here(rt);
+    const int rounds = scale(500, 50);
+    std::atomic<int> called{0};
+    int stopped = 0;
+    {
+      std::vector<context_callback> all;
+      for (int i = 0; i < rounds; ++i) {
+        auto [ctx, cancel] = with_cancel(background());
+        all.push_back(after_func(ctx, [&] { ++called; }));
+        std::jthread other([&, c = &cancel] { (*c)(); });
+        stopped += all.back().stop();
+      }
+      EXPECT_TRUE(eventually([&] { return called + stopped == rounds; }));
     }
-    EXPECT_TRUE(eventually([&] { return called + stopped == rounds; }));
+    EXPECT_EQ(called + stopped, rounds);
   }
-  EXPECT_EQ(called + stopped, rounds);
 }
 
 }  // namespace
