@@ -39,77 +39,38 @@
 
 #include <clock/fast_clock.h>
 #include <clock/true_clock.h>
-#include <sched/runtime_core.h>
-#include <timer/clockwork.h>
 #include <verge/detail/heap_memory.h>
 #include <verge/detail/timer_functions.h>
+
+#include "bare_host.h"
+#include "peers/measure.h"
 
 namespace {
 
 using verge::detail::clockwork;
 using verge::detail::timer_node;
 
-constexpr std::int64_t second = 1'000'000'000;
-
-class splitmix {
- public:
-  explicit splitmix(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t operator()() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-  /// n up to 2^32.
-  std::uint64_t below(std::uint64_t n) { return (((*this)() >> 32) * n) >> 32; }
-  /// 1 to 61 s, in units of 16 ns, without a division.
-  std::int64_t delay() { return second + static_cast<std::int64_t>(below(60 * second >> 4) << 4); }
-
- private:
-  std::uint64_t state_;
-};
+using verge::bench::random_numbers;
+using verge::bench::second;
 
 thread_local unsigned this_processor = 0;
 
-/// A host and a scheduler for one engine: the clock goes on by itself, plus what it is told.
-class bench_world final : public verge::detail::scheduler, public verge::detail::engine_host {
+/// One engine; the clock goes on by itself, plus what it is told.
+class bench_world final : public verge::bench::bare_host {
  public:
-  bench_world(verge::engine which, unsigned processors)
-      : timers_(new clockwork(verge::detail::make_engine(which, *this), *this, *this)) {
-    timers_->its_engine().grow(processors);
+  bench_world(verge::engine which, unsigned processors) : bare_host(which) {
+    engine().grow(processors);
   }
-  ~bench_world() {
-    timers_->its_engine().drain();
-    timers_->end();
-  }
-  bench_world(const bench_world&) = delete;
-  bench_world& operator=(const bench_world&) = delete;
-
-  clockwork& timers() noexcept override { return *timers_; }
+  ~bench_world() { end(); }
   void skip(std::int64_t d) { skipped_ += d; }
 
-  bool simulated() const noexcept override { return true; }
   std::int64_t now() noexcept override { return verge::detail::true_now() + skipped_; }
   std::int64_t cheap_now() noexcept override { return verge::detail::fast_clock::now() + skipped_; }
   unsigned home_processor() noexcept override { return this_processor; }
-  void wake_net_poller(std::int64_t) noexcept override {}
   void timer_fired(std::int64_t, std::int64_t) noexcept override {}
-
-  void ready(verge::detail::runnable& r) noexcept override { r.run(r); }
-  void ready_next(verge::detail::runnable& r) noexcept override { r.run(r); }
-  void ready_last(verge::detail::runnable& r) noexcept override { r.run(r); }
-  std::uint64_t random() noexcept override { return 4; }
-  void block(verge::detail::thread_waiter&, const char*) noexcept override {}
-  void unblock(verge::detail::thread_waiter&) noexcept override {}
-  void enter_blocking() noexcept override {}
-  void leave_blocking() noexcept override {}
-  void job_started(verge::detail::job&) override {}
-  void job_ended(verge::detail::job&) noexcept override {}
-  void unhandled(std::exception_ptr) noexcept override {}
 
  private:
   std::int64_t skipped_ = 0;
-  clockwork* timers_;  // ends itself
 };
 
 struct callback {
@@ -173,10 +134,10 @@ class alignas(128) handles {
                                                                          callback{&called});
   }
   timer_node*& any() { return nodes_[random_.below(nodes_.size())]; }
-  timer_node* any_but(splitmix& random) { return nodes_[random.below(nodes_.size())]; }
+  timer_node* any_but(random_numbers& random) { return nodes_[random.below(nodes_.size())]; }
 
   clockwork& timers_;
-  splitmix random_;
+  random_numbers random_;
   std::vector<timer_node*, huge_allocator<timer_node*>> nodes_;
 };
 

@@ -20,73 +20,33 @@
 #include <string_view>
 #include <vector>
 
-#include <engine/engine.h>
-#include <sched/runtime_core.h>
-#include <timer/clockwork.h>
 #include <verge/detail/timer_functions.h>
+
+#include "bare_host.h"
+#include "peers/measure.h"
 
 namespace {
 
-using verge::detail::clockwork;
 using verge::detail::timer_node;
 
-constexpr std::int64_t second = 1'000'000'000;
+using verge::bench::second;
 
-/// One engine in simulated time; what fires is run at once.
-class soak_world final : public verge::detail::scheduler, public verge::detail::engine_host {
+/// The engine in simulated time, which begins long enough after zero.
+class soak_world final : public verge::bench::bare_host {
  public:
-  soak_world()
-      : timers_(
-            new clockwork(verge::detail::make_engine(verge::engine::hybrid, *this), *this, *this)) {
-    engine().grow(1);
-  }
-  ~soak_world() {
-    engine().drain();
-    timers_->end();
-  }
-  soak_world(const soak_world&) = delete;
-  soak_world& operator=(const soak_world&) = delete;
-
-  verge::detail::engine& engine() { return timers_->its_engine(); }
+  soak_world() : bare_host(verge::engine::hybrid) { engine().grow(1); }
+  ~soak_world() { end(); }
   void set_time(std::int64_t t) { now_ = t; }
 
-  clockwork& timers() noexcept override { return *timers_; }
-  bool simulated() const noexcept override { return true; }
   std::int64_t now() noexcept override { return now_; }
   std::int64_t cheap_now() noexcept override { return now_; }
   unsigned home_processor() noexcept override { return 0; }
-  void wake_net_poller(std::int64_t) noexcept override {}
   void timer_fired(std::int64_t when, std::int64_t now) noexcept override {
     if (when > now) std::abort();
   }
-  void ready(verge::detail::runnable& r) noexcept override { r.run(r); }
-  void ready_next(verge::detail::runnable& r) noexcept override { r.run(r); }
-  void ready_last(verge::detail::runnable& r) noexcept override { r.run(r); }
-  std::uint64_t random() noexcept override { return 4; }
-  void block(verge::detail::thread_waiter&, const char*) noexcept override {}
-  void unblock(verge::detail::thread_waiter&) noexcept override {}
-  void enter_blocking() noexcept override {}
-  void leave_blocking() noexcept override {}
-  void job_started(verge::detail::job&) override {}
-  void job_ended(verge::detail::job&) noexcept override {}
-  void unhandled(std::exception_ptr) noexcept override {}
 
  private:
   std::int64_t now_ = 3600 * second;
-  clockwork* timers_;
-};
-
-class splitmix {
- public:
-  std::uint64_t operator()() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-
- private:
-  std::uint64_t state_ = 1;
 };
 
 std::uint64_t fired = 0;
@@ -114,7 +74,7 @@ std::size_t resident_bytes() {
 
 int churn(std::uint64_t pairs) {
   soak_world world;
-  splitmix random;
+  verge::bench::random_numbers random(1);
   std::vector<timer_node*> all(10'000);
   const auto delay = [&] { return second + static_cast<std::int64_t>(random() % (60 * second)); };
   for (timer_node*& t : all) t = start(world, delay());
@@ -140,7 +100,7 @@ int churn(std::uint64_t pairs) {
 
 int many(std::uint64_t n) {
   soak_world world;
-  splitmix random;
+  verge::bench::random_numbers random(1);
   std::vector<timer_node*> all(n, nullptr);
   const std::size_t before = resident_bytes();
   double begin = now_seconds();

@@ -1,0 +1,52 @@
+// A host and a scheduler for one engine and nothing else: what fires runs at once, nobody sleeps,
+// nobody waits. For benchmarks of an engine alone; the clock and the processor are theirs to say.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+
+#include <engine/engine.h>
+#include <sched/runtime_core.h>
+#include <timer/clockwork.h>
+
+namespace verge::bench {
+
+class [[gnu::visibility("hidden")]] bare_host : public detail::scheduler,
+                                                public detail::engine_host {
+ public:
+  /// What is derived calls engine().grow(): by then the engine can ask it for the time.
+  explicit bare_host(verge::engine which)
+      : timers_(new detail::clockwork(detail::make_engine(which, *this), *this, *this)) {}
+  bare_host(const bare_host&) = delete;
+  bare_host& operator=(const bare_host&) = delete;
+
+  detail::engine& engine() { return timers_->its_engine(); }
+
+  detail::clockwork& timers() noexcept override { return *timers_; }
+  bool simulated() const noexcept override { return true; }
+  void wake_net_poller(std::int64_t) noexcept override {}
+  void ready(detail::runnable & r) noexcept override { r.run(r); }
+  void ready_next(detail::runnable & r) noexcept override { r.run(r); }
+  void ready_last(detail::runnable & r) noexcept override { r.run(r); }
+  std::uint64_t random() noexcept override { return 4; }
+  void block(detail::thread_waiter&, const char*) noexcept override {}
+  void unblock(detail::thread_waiter&) noexcept override {}
+  void enter_blocking() noexcept override {}
+  void leave_blocking() noexcept override {}
+  void job_started(detail::job&) override {}
+  void job_ended(detail::job&) noexcept override {}
+  void unhandled(std::exception_ptr) noexcept override {}
+
+ protected:
+  ~bare_host() = default;
+  /// By the destructor of what is derived, while the engine can still ask it.
+  void end() noexcept {
+    engine().drain();
+    timers_->end();
+  }
+
+ private:
+  detail::clockwork* timers_;  // ends itself
+};
+
+}  // namespace verge::bench
