@@ -166,7 +166,7 @@ TEST(scheduler, takes_tasks_from_many_threads) {
 
 // ---- Stuck processors ---------------------------------------------------------------------------
 
-/// Blocks every processor for a second in plain code that does not say so.
+/// Blocks every processor for a second, and until all is seen, in plain code that does not say so.
 TEST(stuck_processors, leave_other_timers_to_a_spare_one) {
   constexpr int processors = 2;
   runtime rt({.processors = processors});
@@ -177,8 +177,7 @@ TEST(stuck_processors, leave_other_timers_to_a_spare_one) {
   for (int i = 0; i < processors; ++i) {
     all.push_back(rt.spawn([&] {
       ++stuck;
-      const auto end = clock::now() + 1s;
-      while (!over && clock::now() < end) std::this_thread::sleep_for(1ms);
+      while (!over) std::this_thread::sleep_for(1ms);
     }));
   }
   ASSERT_TRUE(eventually([&] { return stuck == processors; }));
@@ -189,34 +188,28 @@ TEST(stuck_processors, leave_other_timers_to_a_spare_one) {
   const auto start = clock::now();
   std::vector<verge::timer> timers;
   for (int i = 1; i <= 20; ++i) {
-    const auto due = start + i * 20ms;
+    const auto due = start + i * 50ms;
     timers.push_back(after_func(due - clock::now(), [&, due] {
       std::lock_guard held(lock);
       late.push_back(clock::now() - due);
     }));
   }
-  const bool all_fired = eventually(
-      [&] {
-        std::lock_guard held(lock);
-        return late.size() == timers.size();
-      },
-      900ms);
+  const bool all_fired = eventually([&] {
+    std::lock_guard held(lock);
+    return late.size() == timers.size();
+  });
   const auto c = after(1ms);
-  const bool delivered = eventually([&] { return c.size() == 1; }, 900ms);
+  EXPECT_TRUE(eventually([&] { return c.size() == 1; }));
   over = true;
   for (auto& one : all) one.join();
   std::lock_guard held(lock);
+  EXPECT_TRUE(all_fired) << "while all were stuck";
   std::sort(late.begin(), late.end());
   ASSERT_FALSE(late.empty());
   std::printf(
       "with every processor stuck: %zu timers fired, late by %.1f ms (median), %.1f ms (worst)\n",
       late.size(), static_cast<double>(late[late.size() / 2].count()) * 1e-6,
       static_cast<double>(late.back().count()) * 1e-6);
-  // On a machine that is busy beyond measure a second may be over before it is looked at.
-  if (clock::now() - start < 1s) {
-    EXPECT_TRUE(all_fired) << late.size() << " of " << timers.size();
-    EXPECT_TRUE(delivered);
-  }
   EXPECT_GE(rt.stats().spare_used, 1u);
 }
 
