@@ -92,13 +92,11 @@ INSTANTIATE_TEST_SUITE_P(poller, each_wait_method,
 
 TEST_P(each_wait_method, L36_a_break_from_another_thread_ends_a_10_s_poll_at_once) {
   poller p(GetParam());
-  const auto start = clock::now();
   std::thread breaker([&] {
     while (p.statistics().blocking_polls == 0) std::this_thread::yield();
     p.break_poll();
   });
   EXPECT_TRUE(p.poll(ten_seconds).empty());
-  EXPECT_LT(clock::now() - start, 8s);
   breaker.join();
   EXPECT_EQ(p.statistics().time_outs, 0u);
 }
@@ -106,9 +104,8 @@ TEST_P(each_wait_method, L36_a_break_from_another_thread_ends_a_10_s_poll_at_onc
 TEST_P(each_wait_method, L36_a_break_before_the_poll_ends_it_at_once) {
   poller p(GetParam());
   p.break_poll();
-  const auto start = clock::now();
   EXPECT_TRUE(p.poll(ten_seconds).empty());
-  EXPECT_LT(clock::now() - start, 8s);
+  EXPECT_EQ(p.statistics().time_outs, 0u);
 }
 
 TEST_P(each_wait_method, a_break_ends_a_poll_without_end) {
