@@ -15,15 +15,17 @@ class [[gnu::visibility("hidden")]] bare_host : public detail::scheduler,
                                                 public detail::engine_host {
  public:
   /// What is derived calls engine().grow(): by then the engine can ask it for the time.
-  explicit bare_host(verge::engine which)
-      : timers_(new detail::clockwork(detail::make_engine(which, *this), *this, *this)) {}
+  /// `real_time`: the time is that of the machine's clock, and nothing is added to it.
+  explicit bare_host(verge::engine which, bool real_time = false)
+      : simulated_(!real_time),
+        timers_(new detail::clockwork(detail::make_engine(which, *this), *this, *this)) {}
   bare_host(const bare_host&) = delete;
   bare_host& operator=(const bare_host&) = delete;
 
   detail::engine& engine() { return timers_->its_engine(); }
 
   detail::clockwork& timers() noexcept override { return *timers_; }
-  bool simulated() const noexcept override { return true; }
+  bool simulated() const noexcept override { return simulated_; }
   void wake_net_poller(std::int64_t) noexcept override {}
   void ready(detail::runnable & r) noexcept override { r.run(r); }
   void ready_next(detail::runnable & r) noexcept override { r.run(r); }
@@ -46,6 +48,7 @@ class [[gnu::visibility("hidden")]] bare_host : public detail::scheduler,
   }
 
  private:
+  const bool simulated_;
   detail::clockwork* timers_;  // ends itself
 };
 

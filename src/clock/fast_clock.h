@@ -71,6 +71,8 @@ class fast_clock {
   static constexpr std::int64_t max_ahead = tsc_bounds::ahead;
 
   static std::int64_t now() noexcept;
+  /// The same, or 0 if that would take a call.
+  static std::int64_t now_at_once() noexcept;
 
   /// What is read: found out on first use.
   static source source_in_use() noexcept;
@@ -92,13 +94,20 @@ class fast_clock {
 #endif
 };
 
-inline std::int64_t fast_clock::now() noexcept {
+inline std::int64_t fast_clock::now_at_once() noexcept {
 #if defined(__x86_64__)
   const tsc_anchor& a = anchor_;
   const std::uint64_t ticks = __rdtsc();
   if (a.covers(ticks)) [[likely]]
     return a.reading(ticks);
-  return now_and_anchor();
+#endif
+  return 0;
+}
+
+inline std::int64_t fast_clock::now() noexcept {
+#if defined(__x86_64__)
+  const std::int64_t t = now_at_once();
+  return t != 0 ? t : now_and_anchor();
 #else
   return true_now();
 #endif

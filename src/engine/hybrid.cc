@@ -21,8 +21,8 @@ constexpr std::size_t batch_size = 32;
 constexpr unsigned step_limit = 32;
 
 /// Sweeping: see hybrid.h.
-constexpr std::int32_t left_per_look = 256;
-constexpr std::int32_t left_per_piece = 16;
+constexpr std::uint64_t left_per_look = 256;
+constexpr std::uint64_t left_per_piece = 16;
 constexpr unsigned chunks_per_piece = 4;
 constexpr std::int64_t stale_constant = 1024;
 
@@ -74,7 +74,7 @@ bool hybrid::reset_with_entry(node& t, std::int64_t when, std::int64_t period,
                               timers::change so_far) {
   const bool was_armed = home().finish_reset(so_far, t, when, period);
   if (was_armed) {
-    count_left(tally_here());
+    count_and_look(-tally::one_left);
   } else {
     count_armed();
   }
@@ -158,34 +158,33 @@ void hybrid::move_timers(unsigned from, unsigned to) noexcept {
 void hybrid::drain() noexcept {
   for (const auto& ts : all()) {
     ts->drain([&](node& t) {
-      tallies_[thread_slot_count].armed.fetch_sub(1, std::memory_order_relaxed);
+      tallies_[thread_slot_count].both.fetch_sub(tally::one_armed, std::memory_order_relaxed);
       clockwork::of(t).release(t);
     });
     bury(*ts);
   }
 }
 
-hybrid::tally& hybrid::tally_here() noexcept {
-  return tallies_[std::min(take_thread_slot(), thread_slot_count)];
-}
-
-/// Of a thread that has no slot yet, or none to be had.
-void hybrid::count_slowly(std::int64_t armed) noexcept {
-  tally& mine = tally_here();
-  mine.armed.fetch_add(armed, std::memory_order_relaxed);
-  if (armed < 0) count_left(mine);  // where it is shared, one that is lost now and then is no harm
+void hybrid::count_and_look(std::uint64_t change) noexcept {
+  const std::uint32_t slot = take_thread_slot();
+  if (slot < thread_slot_count) [[likely]] {
+    if (tally::until_look(count(slot, change)) == 0) keep_tidy(tallies_[slot]);
+    return;
+  }
+  tally& shared = tallies_[thread_slot_count];
+  const std::uint64_t sum = shared.both.fetch_add(change, std::memory_order_relaxed) + change;
+  if (tally::until_look(sum) == 0) keep_tidy(shared);
 }
 
 std::int64_t hybrid::live() const noexcept {
-  std::int64_t sum = tallies_[thread_slot_count].armed.load(std::memory_order_relaxed);
+  std::uint64_t sum = tallies_[thread_slot_count].both.load(std::memory_order_relaxed) >> 32;
   const std::uint32_t slots = thread_slots_used();
   for (std::uint32_t i = 0; i < slots && i < thread_slot_count; ++i) {
-    sum += tallies_[i].armed.load(std::memory_order_relaxed);
+    sum += tallies_[i].both.load(std::memory_order_relaxed) >> 32;
   }
-  for (const auto& ts : all()) {
-    sum -= static_cast<std::int64_t>(ts->fired.load(std::memory_order_relaxed));
-  }
-  return std::max<std::int64_t>(sum, 0);
+  for (const auto& ts : all()) sum -= ts->fired.load(std::memory_order_relaxed);
+  // A pool has fewer than 2^31 nodes, so the last 32 bits say all.
+  return std::max(static_cast<std::int32_t>(sum), 0);
 }
 
 std::int64_t hybrid::entries() const noexcept {
@@ -196,9 +195,10 @@ std::int64_t hybrid::entries() const noexcept {
   return static_cast<std::int64_t>(sum);
 }
 
+/// The tally is down to zero, and whoever took it there puts it up again.
 void hybrid::keep_tidy(tally& mine) noexcept {
   const bool under_way = sweep_or_begin();
-  mine.until_look.store(under_way ? left_per_piece : left_per_look, std::memory_order_relaxed);
+  mine.both.fetch_add(under_way ? left_per_piece : left_per_look, std::memory_order_relaxed);
 }
 
 /// Does a piece of the pass that is under way, or sees whether one should begin. False if not.

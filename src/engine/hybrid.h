@@ -48,6 +48,22 @@ class hybrid final : public engine {
   bool retire(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
 
+  // The same for the usual case, and for a thread that has a slot. False: it is not that case, and
+  // nothing is changed.
+  /// A timer that has but its handle's reference, and for which the node's last entry will do.
+  bool start_at_once(timer_node& t, std::int64_t when, std::uint32_t slot) noexcept;
+  /// Disarms a timer that is armed for once. Being armed held a reference, which is the caller's
+  /// now; and he calls tidy() if it is time to.
+  struct disarming {
+    bool done;
+    bool time_to_tidy;
+  };
+  disarming disarm_at_once(timer_node& t, std::uint32_t slot) noexcept;
+  void tidy(std::uint32_t slot) noexcept { keep_tidy(tallies_[slot]); }
+
+  static timer_node* construct_node(void* memory) noexcept;
+  static void* memory_of(timer_node& t) noexcept { return static_cast<node*>(&t); }
+
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
   std::int64_t next_when(unsigned p) const noexcept override;
   std::int64_t next_exactly(unsigned p) noexcept override;
@@ -102,11 +118,16 @@ class hybrid final : public engine {
     std::atomic<std::uint64_t> swept{0};
   };
 
-  /// What one thread has counted; its own line.
+  /// What one thread has counted; its own line. Two numbers in one: above, how many timers it has
+  /// armed less those that it stopped, as much of it as fits; below, how many entries it may leave
+  /// behind until it looks at the sums, which is never zero for long.
   struct alignas(64) tally {
-    std::atomic<std::int64_t> armed{0};  ///< less those that it stopped
-    /// How many entries it may leave behind until it looks at the sums.
-    std::atomic<std::int32_t> until_look{0};
+    static constexpr std::uint64_t one_armed = std::uint64_t{1} << 32;
+    static constexpr std::uint64_t one_left = 1;
+    static constexpr std::uint32_t until_look(std::uint64_t both) noexcept {
+      return static_cast<std::uint32_t>(both);
+    }
+    std::atomic<std::uint64_t> both{one_left};
   };
 
   std::span<const std::unique_ptr<timers>> all() const noexcept {
@@ -118,9 +139,8 @@ class hybrid final : public engine {
   void start_with_entry(timer_node& t, std::int64_t when, std::int64_t period);
   void count_armed() noexcept;
   void count_stopped() noexcept;
-  void count_left(tally& mine) noexcept;
-  void count_slowly(std::int64_t armed) noexcept;
-  tally& tally_here() noexcept;
+  std::uint64_t count(std::uint32_t slot, std::uint64_t change) noexcept;
+  void count_and_look(std::uint64_t change) noexcept;
   void keep_tidy(tally& mine) noexcept;
   bool sweep_or_begin() noexcept;
   bool sweep_piece(timers& ts, std::uint64_t pass) noexcept;
@@ -145,10 +165,11 @@ class hybrid final : public engine {
 
 /// The word stays as it is: zero in new memory, and what the last timer left in what was freed.
 /// Others may be looking at it.
-inline timer_node* hybrid::construct(void* memory) noexcept {
+inline timer_node* hybrid::construct_node(void* memory) noexcept {
   auto* n = static_cast<node*>(memory);
   return ::new (static_cast<timer_node*>(n)) timer_node;
 }
+inline timer_node* hybrid::construct(void* memory) noexcept { return construct_node(memory); }
 
 inline void hybrid::start(timer_node& t, std::int64_t when, std::int64_t period) {
   // Nobody else knows the timer.
@@ -185,28 +206,44 @@ inline bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period)
   return reset_with_entry(n, when, period, so_far);
 }
 
+inline bool hybrid::start_at_once(timer_node& t, std::int64_t when, std::uint32_t slot) noexcept {
+  t.refs.store(2, std::memory_order_relaxed);
+  if (!timers::start_again(static_cast<node&>(t), when)) [[unlikely]] {
+    t.refs.store(1, std::memory_order_relaxed);
+    return false;
+  }
+  count(slot, tally::one_armed);
+  return true;
+}
+
+inline hybrid::disarming hybrid::disarm_at_once(timer_node& t, std::uint32_t slot) noexcept {
+  if (!timers::disarm_at_once(static_cast<node&>(t))) [[unlikely]]
+    return {false, false};
+  return {true, tally::until_look(count(slot, -tally::one_armed - tally::one_left)) == 0};
+}
+
+/// Only this thread writes there.
+inline std::uint64_t hybrid::count(std::uint32_t slot, std::uint64_t change) noexcept {
+  auto& both = tallies_[slot].both;
+  const std::uint64_t sum = both.load(std::memory_order_relaxed) + change;
+  both.store(sum, std::memory_order_relaxed);
+  return sum;
+}
+
 inline void hybrid::count_armed() noexcept {
   const std::uint32_t slot = thread_slot();
   if (slot >= thread_slot_count) [[unlikely]]
-    return count_slowly(1);
-  auto& armed = tallies_[slot].armed;
-  armed.store(armed.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return count_and_look(tally::one_armed);
+  count(slot, tally::one_armed);
 }
 
 inline void hybrid::count_stopped() noexcept {
+  constexpr std::uint64_t change = -tally::one_armed - tally::one_left;
   const std::uint32_t slot = thread_slot();
   if (slot >= thread_slot_count) [[unlikely]]
-    return count_slowly(-1);
-  tally& mine = tallies_[slot];
-  mine.armed.store(mine.armed.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-  count_left(mine);
-}
-
-inline void hybrid::count_left(tally& mine) noexcept {
-  const std::int32_t left = mine.until_look.load(std::memory_order_relaxed) - 1;
-  mine.until_look.store(left, std::memory_order_relaxed);
-  if (left <= 0) [[unlikely]]
-    keep_tidy(mine);
+    return count_and_look(change);
+  if (tally::until_look(count(slot, change)) == 0) [[unlikely]]
+    tidy(slot);
 }
 
 }  // namespace verge::detail

@@ -252,6 +252,15 @@ class hybrid_timers {
     return disarmed::no;
   }
 
+  /// The same for the usual case: armed, for once, and nobody about it. False if it was none, and
+  /// nothing is changed then.
+  static bool disarm_at_once(node& t) noexcept {
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_relaxed);
+    constexpr std::uint64_t flags = (std::uint64_t{1} << hybrid_word::flag_bits) - 1;
+    return (w & flags) == 0 && w != 0 && swap(word, w, w | hybrid_word::stopped);
+  }
+
   /// True if it was armed: it will not fire.
   static bool stop(node& t) noexcept {
     const disarmed was = disarm(t);
@@ -300,9 +309,9 @@ class hybrid_timers {
         continue;
       }
       // The entry may have been moved since, and the word be what it was before. Then it still is
-      // no later than that.
-      const bool moved = when < time && Policy::tag(t).load(std::memory_order_relaxed) != tag;
-      if (moved && !mutated(hybrid_mutant::blind_hint)) [[unlikely]] {
+      // no later than that. (Asked in this order: which of two times is later cannot be foreseen.)
+      const bool moved = Policy::tag(t).load(std::memory_order_relaxed) != tag;
+      if (moved && when < time && !mutated(hybrid_mutant::blind_hint)) [[unlikely]] {
         return idle ? change::was_idle_needs_entry : change::was_armed_needs_entry;
       }
       return idle ? change::was_idle : change::was_armed;

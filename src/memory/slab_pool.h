@@ -111,6 +111,11 @@ class slab_pool {
   void* try_allocate() noexcept;
   void free(void* node) noexcept;
 
+  /// The same for one who knows his thread_slot(), and has another way if this one is barred: they
+  /// do what takes a few instructions, or nothing (nullptr, false).
+  void* allocate_at_once(std::uint32_t slot) noexcept;
+  bool free_at_once(void* node, std::uint32_t slot) noexcept;
+
   /// These take any node that was ever handed out by a pool that is still there, free or not.
   static slab_pool& owner(const void* node) noexcept;
   static std::uint32_t version(const void* node) noexcept;
@@ -148,13 +153,14 @@ class slab_pool {
   static constexpr std::size_t line = 64;
   static constexpr std::size_t owner_lines = 64;
 
-  static constexpr std::uint32_t cache_size = 128;
-  static constexpr std::uint32_t batch_size = cache_size / 2;
+  static constexpr std::uint32_t cache_size = 127;
+  static constexpr std::uint32_t batch_size = 64;
 
   struct alignas(64) cache {
     std::atomic<std::uint32_t> count;  // relaxed: stats() is all that reads it from elsewhere
     void* nodes[cache_size];
   };
+  static_assert(sizeof(cache) == 1024, "found from a slot by a shift");
 
   static constexpr unsigned place_bits = 16;  // an index: chunk number above, place in it below
   static constexpr std::size_t max_chunks = std::size_t{1} << (32 - place_bits);
@@ -216,35 +222,41 @@ class slab_pool {
   std::size_t top_ = 0;     // how many indices the depot holds
 };
 
+inline void* slab_pool::allocate_at_once(std::uint32_t slot) noexcept {
+  if (slot >= thread_slot_count) [[unlikely]]
+    return nullptr;
+  cache& c = tables_->caches[slot];
+  const std::uint32_t count = c.count.load(std::memory_order_relaxed);
+  if (count == 0) [[unlikely]]
+    return nullptr;
+  c.count.store(count - 1, std::memory_order_relaxed);
+  return begin_life(c.nodes[count - 1]);
+}
+
 inline void* slab_pool::try_allocate() noexcept {
-  const std::uint32_t slot = thread_slot();
-  if (slot < thread_slot_count) [[likely]] {
-    cache& c = tables_->caches[slot];
-    const std::uint32_t count = c.count.load(std::memory_order_relaxed);
-    if (count != 0) [[likely]] {
-      c.count.store(count - 1, std::memory_order_relaxed);
-      return begin_life(c.nodes[count - 1]);
-    }
-  }
-  return allocate_slowly();
+  void* const node = allocate_at_once(thread_slot());
+  return node != nullptr ? node : allocate_slowly();
+}
+
+inline bool slab_pool::free_at_once(void* node, std::uint32_t slot) noexcept {
+  auto& version = header_of(node).version;
+  const std::uint32_t ended = version.load(std::memory_order_relaxed) + 1;
+  if (is_live(ended) || ended == last_version || slot >= thread_slot_count) [[unlikely]]
+    return false;
+  cache& c = tables_->caches[slot];
+  const std::uint32_t count = c.count.load(std::memory_order_relaxed);
+  if (count == cache_size) [[unlikely]]
+    return false;
+  // Release: who sees that the life has ended sees all of it.
+  version.store(ended, std::memory_order_release);
+  c.nodes[count] = node;
+  c.count.store(count + 1, std::memory_order_relaxed);
+  return true;
 }
 
 inline void slab_pool::free(void* node) noexcept {
-  auto& version = header_of(node).version;
-  const std::uint32_t ended = version.load(std::memory_order_relaxed) + 1;
-  const std::uint32_t slot = thread_slot();
-  if (!is_live(ended) && ended != last_version && slot < thread_slot_count) [[likely]] {
-    cache& c = tables_->caches[slot];
-    const std::uint32_t count = c.count.load(std::memory_order_relaxed);
-    if (count != cache_size) [[likely]] {
-      // Release: who sees that the life has ended sees all of it.
-      version.store(ended, std::memory_order_release);
-      c.nodes[count] = node;
-      c.count.store(count + 1, std::memory_order_relaxed);
-      return;
-    }
-  }
-  free_slowly(node);
+  if (!free_at_once(node, thread_slot())) [[unlikely]]
+    free_slowly(node);
 }
 
 inline slab_pool& slab_pool::owner(const void* node) noexcept { return *chunk_of(node).owner; }

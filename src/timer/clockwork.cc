@@ -8,7 +8,7 @@ namespace verge::detail {
 
 clockwork::clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host)
     : engine_(std::move(e)),
-      hybrid_(dynamic_cast<hybrid*>(engine_.get())),
+      quick_(dynamic_cast<hybrid*>(engine_.get())),
       layout_(engine_->layout()),
       nodes_(layout_.size, this),
       scheduler_(s),
@@ -26,6 +26,7 @@ std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
 
 void clockwork::end() noexcept {
   left_.store(nodes_.stats().nodes_live + 1, std::memory_order_relaxed);
+  quick_.store(nullptr, std::memory_order_relaxed);
   state_.fetch_or(has_ended, std::memory_order_release);
   drop();
 }

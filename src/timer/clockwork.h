@@ -17,7 +17,9 @@
 ///
 /// The default engine is called directly, and so that what it does can be inlined: a million timers
 /// are spread over memory, and a processor that waits for the line of one goes on to the next if
-/// there are no more than some 150 instructions in between.
+/// there are no more than some 150 instructions in between. For the same reason one question,
+/// quick(), stands for the usual three: whether the runtime is there, whether this process started
+/// it, and whether the engine is that one.
 ///
 /// A node's clockwork is found from the node's address, so a handle is one pointer. A clockwork
 /// outlives its runtime for as long as handles to its timers are about: they can be stopped and
@@ -35,17 +37,26 @@ class [[gnu::visibility("hidden")]] clockwork {
   /// A node with one reference, the caller's, that does nothing yet. Throws std::bad_alloc, and
   /// std::logic_error once the runtime has ended.
   timer_node& make() {
-    refuse_if_ended();
+    hybrid* const h = quick();
+    if (h == nullptr) refuse_if_ended();
     void* const memory = nodes_.try_allocate();
     if (memory == nullptr) [[unlikely]]
       throw_bad_alloc();
-    return *(hybrid_ != nullptr ? hybrid_->hybrid::construct(memory) : engine_->construct(memory));
+    return *(h != nullptr ? h->hybrid::construct(memory) : engine_->construct(memory));
   }
   /// Gives a node back whose payload has ended.
   void free(timer_node & t) noexcept {
     nodes_.free(reinterpret_cast<std::byte*>(&t) - layout_.timer_at);
     if (ended()) [[unlikely]]
       drop();
+  }
+  /// What these two do for one who knows the engine, quick(), and his thread_slot(); or nothing.
+  timer_node* make_at_once(std::uint32_t slot) noexcept {
+    void* const memory = nodes_.allocate_at_once(slot);
+    return memory == nullptr ? nullptr : hybrid::construct_node(memory);
+  }
+  bool free_at_once(timer_node & t, std::uint32_t slot) noexcept {
+    return nodes_.free_at_once(hybrid::memory_of(t), slot);
   }
   /// Ends the payload of a node that nobody refers to any more, and gives it back.
   void bury(timer_node & t) noexcept {
@@ -63,30 +74,42 @@ class [[gnu::visibility("hidden")]] clockwork {
     // not before this moment, lest a look at the timers that began earlier find it due: the time it
     // delivers would be from before its start. Where d is a few times that little, to wait for it
     // would cost more than to read the true clock.
-    constexpr std::int64_t soon = 5'000;
     const std::int64_t when = d > soon ? saturating_add(cheap_now(), d)
                                        : as_time(host_.now() + std::max<std::int64_t>(d, 0));
     return slack <= 0 ? when : with_slack(when, slack);
+  }
+  /// The same, or 0 if that is not a matter of a few instructions.
+  std::int64_t deadline_at_once(std::int64_t d, std::int64_t slack) const noexcept {
+    if (d <= soon || slack > 0 || !in_real_time_) [[unlikely]]
+      return 0;
+    const std::int64_t now = fast_clock::now_at_once();
+    return now == 0 ? 0 : saturating_add(now, d);
   }
   std::int64_t now() noexcept { return host_.now(); }
   /// The same for a timer that is due at `when` and delivers the time: not before this moment.
   std::int64_t deadline_at(std::int64_t when) noexcept;
 
   void start(timer_node & t, std::int64_t when, std::int64_t period) {
+    if (hybrid* const h = quick()) return h->hybrid::start(t, when, period);
     refuse_if_ended();
-    hybrid_ != nullptr ? hybrid_->hybrid::start(t, when, period) : engine_->start(t, when, period);
+    engine_->start(t, when, period);
   }
   bool stop(timer_node & t) noexcept {
-    return hybrid_ != nullptr ? hybrid_->hybrid::stop(t) : engine_->stop(t);
+    hybrid* const h = quick();
+    return h != nullptr ? h->hybrid::stop(t) : engine_->stop(t);
   }
   bool retire(timer_node & t) noexcept {
-    return hybrid_ != nullptr ? hybrid_->hybrid::retire(t) : engine_->retire(t);
+    hybrid* const h = quick();
+    return h != nullptr ? h->hybrid::retire(t) : engine_->retire(t);
   }
   bool reset(timer_node & t, std::int64_t when, std::int64_t period) {
+    if (hybrid* const h = quick()) return h->hybrid::reset(t, when, period);
     refuse_if_ended();
-    return hybrid_ != nullptr ? hybrid_->hybrid::reset(t, when, period)
-                              : engine_->reset(t, when, period);
+    return engine_->reset(t, when, period);
   }
+
+  /// The engine, if it is the default one and the runtime is running(); else nullptr.
+  hybrid* quick() const noexcept { return quick_.load(std::memory_order_relaxed); }
 
   engine& its_engine() noexcept { return *engine_; }
   scheduler& home() noexcept { return scheduler_; }
@@ -101,12 +124,17 @@ class [[gnu::visibility("hidden")]] clockwork {
   }
   bool ended() const noexcept { return (state_.load(std::memory_order_relaxed) & has_ended) != 0; }
   /// In the child of a fork: the threads are gone, and locks may be held for ever.
-  void lost_in_fork() noexcept { state_.fetch_or(is_forked, std::memory_order_relaxed); }
+  void lost_in_fork() noexcept {
+    state_.fetch_or(is_forked, std::memory_order_relaxed);
+    quick_.store(nullptr, std::memory_order_relaxed);
+  }
   bool forked() const noexcept { return (state_.load(std::memory_order_relaxed) & is_forked) != 0; }
   /// Neither.
   bool running() const noexcept { return state_.load(std::memory_order_relaxed) == 0; }
 
  private:
+  static constexpr std::int64_t soon = 5'000;
+
   ~clockwork() = default;
   [[noreturn]] static void throw_ended();
   [[noreturn]] static void throw_bad_alloc();
@@ -121,7 +149,7 @@ class [[gnu::visibility("hidden")]] clockwork {
     node_pool(std::size_t size, clockwork* c) : slab_pool(size), of(c) {}
     clockwork* const of;
   };
-  hybrid* const hybrid_;  ///< the engine, if it is that one
+  std::atomic<hybrid*> quick_;
   const node_layout layout_;
   node_pool nodes_;
   scheduler& scheduler_;

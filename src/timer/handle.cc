@@ -2,6 +2,7 @@
 
 #include <verge/time.h>
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -14,12 +15,17 @@ namespace verge::detail {
 
 namespace {
 
-/// The timer of a handle; an error that says what to do if there is none, or no way to use it.
-timer_node& of_handle(timer_node* t, const char* what) {
-  if (t != nullptr) return *t;
+[[noreturn, gnu::cold, gnu::noinline]] void throw_no_timer(const char* what) {
   throw std::logic_error(std::string("verge: ") + what +
                          " of a timer that was never started: give the handle a timer first, from "
                          "verge::timer, verge::ticker, after_func or every");
+}
+
+/// The timer of a handle; an error that says what to do if there is none.
+timer_node& of_handle(timer_node* t, const char* what) {
+  if (t == nullptr) [[unlikely]]
+    throw_no_timer(what);
+  return *t;
 }
 
 [[noreturn]] void throw_forked() {
@@ -36,7 +42,7 @@ constexpr timer_behaviour ended_behaviour{
 /// The clockwork of a timer that is to be started again, if that is still there for it.
 clockwork& running_clockwork(timer_node& t) {
   clockwork& of = clockwork::of(t);
-  if (!of.running()) [[unlikely]] {
+  if (of.quick() == nullptr) {
     if (of.forked()) throw_forked();
     of.refuse_if_ended();
   }
@@ -45,6 +51,59 @@ clockwork& running_clockwork(timer_node& t) {
 
 bool reset_to(clockwork& of, timer_node& t, std::int64_t when, std::int64_t period) {
   return is_channel_timer(t) ? reset_channel(t, when, period) : of.reset(t, when, period);
+}
+
+// The usual case of a start, a reset and an end is a short function that calls nothing. All others
+// go on in one of these.
+
+[[gnu::noinline]] bool reset_slowly(timer_node& t, std::int64_t delay, std::int64_t slack) {
+  clockwork& of = running_clockwork(t);
+  return reset_to(of, t, of.deadline(delay, slack), 0);
+}
+
+[[gnu::noinline]] timer_node* start_or_free(clockwork& of, timer_node& t, std::int64_t when) {
+  try {
+    of.start(t, when, 0);
+  } catch (...) {
+    of.free(t);
+    throw;
+  }
+  return &t;
+}
+
+void make_small(timer_node& t, const timer_behaviour& does, small_payload payload) noexcept {
+  t.run = &run_callback;
+  t.does.store(&does, std::memory_order_relaxed);
+  std::memcpy(t.payload, payload.words, sizeof payload.words);
+}
+
+[[gnu::noinline]] timer_node* start_small_slowly(clockwork& of, std::int64_t delay,
+                                                 std::int64_t slack, const timer_behaviour& does,
+                                                 small_payload payload) {
+  timer_node& t = of.make();
+  make_small(t, does, payload);
+  return start_or_free(of, t, of.deadline(delay, slack));
+}
+
+[[gnu::noinline]] void destroy_slowly(timer_node& t) noexcept {
+  clockwork& of = clockwork::of(t);
+  if (of.forked()) return;  // its locks may be held by threads that are no more
+  if (is_channel_timer(t)) {
+    stop_channel(t);
+  } else {
+    // A callback that runs, or is to run, has a reference: without any there is none.
+    if (of.retire(t)) return of.bury(t);
+    return end_function(t);
+  }
+  of.release(t);
+}
+
+/// Of a timer with a function, that is disarmed, and whose reference for being armed is the
+/// caller's.
+[[gnu::noinline]] void end_disarmed(timer_node& t) noexcept {
+  clockwork& of = clockwork::of(t);
+  if (t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2) return of.bury(t);
+  end_function(t);
 }
 
 /// Starts a channel timer, or leaves nothing behind.
@@ -117,15 +176,19 @@ receiver<clock::time_point> channel_of(const timer_node* t) {
 bool stop_timer(timer_node* handle) {
   timer_node& t = of_handle(handle, "stop");
   clockwork& of = clockwork::of(t);
-  if (of.forked()) return false;
+  if (of.quick() == nullptr && of.forked()) return false;
   return is_channel_timer(t) ? stop_channel(t) : of.stop(t);
 }
 
 bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slack) {
   timer_node& t = of_handle(handle, "reset");
   __builtin_prefetch(handle, 1);  // comes while the clock is read
-  clockwork& of = running_clockwork(t);
-  return reset_to(of, t, of.deadline(delay, slack), 0);
+  clockwork& of = clockwork::of(t);
+  const std::int64_t when = of.deadline_at_once(delay, slack);
+  hybrid* const h = of.quick();
+  if (when == 0 || h == nullptr || is_channel_timer(t)) [[unlikely]]
+    return reset_slowly(t, delay, slack);
+  return h->hybrid::reset(t, when, 0);
 }
 
 bool reset_timer_at(timer_node* handle, std::int64_t when) {
@@ -145,15 +208,20 @@ bool reset_ticker(timer_node* handle, std::int64_t period) {
 
 void destroy_timer(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
-  if (of.forked()) return;  // its locks may be held by threads that are no more
-  if (is_channel_timer(t)) {
-    stop_channel(t);
-  } else {
-    // A callback that runs, or is to run, has a reference: without any there is none.
-    if (of.retire(t)) return of.bury(t);
-    return end_function(t);
+  hybrid* const h = of.quick();
+  const std::uint32_t slot = thread_slot();
+  if (h == nullptr || slot >= thread_slot_count ||
+      t.does.load(std::memory_order_relaxed)->destroy != nullptr) [[unlikely]] {
+    return destroy_slowly(t);
   }
-  of.release(t);
+  const auto was_armed = h->disarm_at_once(t, slot);
+  if (!was_armed.done) [[unlikely]]
+    return destroy_slowly(t);
+  // Two references are the handle's and that for being armed: both are the caller's now.
+  if (t.refs.load(std::memory_order_acquire) != 2 || !of.free_at_once(t, slot)) [[unlikely]]
+    end_disarmed(t);
+  if (was_armed.time_to_tidy) [[unlikely]]
+    h->tidy(slot);
 }
 
 void end_function(timer_node& t) noexcept {
@@ -175,8 +243,19 @@ void check_period(std::int64_t period) {
                               std::to_string(period) + " ns");
 }
 
-timer_node& make_timer(clockwork& of) {
-  timer_node& t = of.make();
+timer_node& make_timer(clockwork& of) { return of.make(); }
+
+timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t slack,
+                              const timer_behaviour& does, small_payload payload) {
+  hybrid* const h = of.quick();
+  const std::int64_t when = of.deadline_at_once(delay, slack);
+  const std::uint32_t slot = thread_slot();
+  timer_node* const t = h == nullptr || when == 0 ? nullptr : of.make_at_once(slot);
+  if (t == nullptr) [[unlikely]]
+    return start_small_slowly(of, delay, slack, does, payload);
+  make_small(*t, does, payload);
+  if (!h->start_at_once(*t, when, slot)) [[unlikely]]
+    return start_or_free(of, *t, when);
   return t;
 }
 

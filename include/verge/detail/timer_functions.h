@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <type_traits>
@@ -77,14 +79,19 @@ inline constexpr timer_behaviour callback_behaviour{
                    : &node_callable<F, Room>::destroy,
     .take = &take_callback};
 
+template <class F>
+void check_callable(const F& f) {
+  static_assert(std::is_invocable_v<std::decay_t<F>&>, "a timer's function takes no arguments");
+  if constexpr (requires { static_cast<bool>(f == nullptr); }) {
+    if (f == nullptr) throw std::invalid_argument("verge: a timer needs a function to call");
+  }
+}
+
 /// A timer with a function that has yet to be started.
 template <std::size_t Room, class F>
 timer_node& make_func_timer(clockwork& of, F&& f) {
   using callable = std::decay_t<F>;
-  static_assert(std::is_invocable_v<callable&>, "a timer's function takes no arguments");
-  if constexpr (requires { static_cast<bool>(f == nullptr); }) {
-    if (f == nullptr) throw std::invalid_argument("verge: a timer needs a function to call");
-  }
+  check_callable(f);
   timer_node& t = make_timer(of);
   try {
     node_callable<callable, Room>::make(t, std::forward<F>(f));
@@ -97,10 +104,32 @@ timer_node& make_func_timer(clockwork& of, F&& f) {
   return t;
 }
 
+/// A function that can be handed over in two registers, to make and start its timer in one call.
+template <class F>
+inline constexpr bool is_small_payload =
+    fits_in_node<F>&& std::is_trivially_copyable_v<F>&& std::is_trivially_destructible_v<F>;
+
+struct small_payload {
+  std::uint64_t words[payload_bytes / sizeof(std::uint64_t)];
+};
+timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t slack,
+                              const timer_behaviour& does, small_payload payload);
+
 /// A period of zero is a timer that fires once.
 template <std::size_t Room, class F>
 timer_node* start_func_timer(clockwork& of, std::int64_t delay, std::int64_t period, F&& f,
                              std::int64_t slack = 0) {
+  using callable = std::decay_t<F>;
+  if constexpr (Room == payload_bytes && is_small_payload<callable> &&
+                std::is_same_v<callable, std::remove_cvref_t<F>>) {
+    if (period == 0) {
+      check_callable(f);
+      small_payload payload{};
+      std::memcpy(payload.words, std::addressof(f),
+                  std::is_empty_v<callable> ? 0 : sizeof(callable));
+      return start_small_timer(of, delay, slack, callback_behaviour<callable, Room>, payload);
+    }
+  }
   timer_node& t = make_func_timer<Room>(of, std::forward<F>(f));
   try {
     start_timer_after(t, delay, period, slack);
