@@ -16,6 +16,8 @@
 //   two threads   start+stop from one thread and from two, each with its own processor and n
 //                 timers; million pairs per second
 //   each other's  two threads, each stops and restarts timers that the other has started
+//   floor         what no timer can do without: read the time stamp counter, pick a random handle,
+//                 and swap a word on the line that it points to; ns
 //   longest       the longest single start, stop, reset or look at the timers in the above; us. A
 //                 thread that loses its core shows here as well: the least of the rounds is shown
 //
@@ -58,7 +60,9 @@ thread_local unsigned this_processor = 0;
 /// One engine; the clock goes on by itself, plus what it is told.
 class bench_world final : public verge::bench::bare_host {
  public:
-  bench_world(verge::engine which, unsigned processors) : bare_host(which) {
+  /// `skips`: skip() will be called. Else the timers read the clock as they do in a runtime.
+  bench_world(verge::engine which, unsigned processors, bool skips = false)
+      : bare_host(which, !skips) {
     engine().grow(processors);
   }
   ~bench_world() { end(); }
@@ -175,6 +179,29 @@ void fire_all(bench_world& world, std::uint64_t until, double* longest = nullptr
   }
 }
 
+/// See above: in place of a timer there is a line with a word.
+double floor_of(std::size_t n) {
+  struct alignas(64) line {
+    std::atomic<std::uint64_t> word;
+  };
+  random_numbers random(n);
+  std::vector<line, huge_allocator<line>> lines(n);
+  std::vector<line*, huge_allocator<line*>> handles(n);
+  for (std::size_t i = 0; i < n; ++i) handles[i] = &lines[i];
+  for (std::size_t i = n; i > 1; --i) std::swap(handles[i - 1], handles[random.below(i)]);
+  const std::size_t k = operations_for(n);
+  const auto work = [&] {
+    for (std::size_t i = 0; i < k; ++i) {
+      auto& word = handles[random.below(n)]->word;
+      const auto now = static_cast<std::uint64_t>(verge::detail::fast_clock::now());
+      std::uint64_t was = word.load(std::memory_order_relaxed);
+      word.compare_exchange_strong(was, now);
+    }
+  };
+  work();
+  return seconds_of(work) * 1e9 / static_cast<double>(k);
+}
+
 /// One engine's figures at one number of timers, of one round.
 struct figures {
   double fill, bytes, start_stop, reset, reset_later, fire, longest_operation, longest_look;
@@ -215,7 +242,7 @@ figures measure(verge::engine which, std::size_t n) {
   }
   {
     // Few timers are fired several times over.
-    bench_world world(which, 1);
+    bench_world world(which, 1, true);
     const std::size_t times = std::max<std::size_t>(1, 100'000 / n);
     double took = 0;
     for (std::size_t i = 0; i < times; ++i) {
@@ -292,7 +319,9 @@ void run(const std::vector<verge::engine>& engines, std::size_t smallest, std::s
   for (std::size_t n = 1000; n <= largest; n *= n == 1000 ? 100 : 10) {
     if (n < smallest) continue;
     std::vector<std::vector<figures>> of(engines.size());
+    std::vector<double> floors;
     for (int r = 0; r < rounds; ++r) {
+      floors.push_back(floor_of(n));
       for (std::size_t e = 0; e < engines.size(); ++e) of[e].push_back(measure(engines[e], n));
     }
     heading(std::to_string(n) + " timers", engines);
@@ -304,6 +333,7 @@ void run(const std::vector<verge::engine>& engines, std::size_t smallest, std::s
     row("fire, ns", of, &figures::fire);
     row("longest operation, us", of, &figures::longest_operation, true);
     row("longest look, us", of, &figures::longest_look, true);
+    std::printf("floor: %.1f ns\n", median(floors));
     std::fflush(stdout);
   }
   constexpr std::size_t each = 100'000;

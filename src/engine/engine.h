@@ -34,6 +34,9 @@ class engine_host {
   /// A timer that is due at `when` is now first in its queue: whoever sleeps until the first one
   /// must not sleep longer than that. With no lock held.
   virtual void wake_net_poller(std::int64_t when) noexcept = 0;
+  /// How many timers one look should fire at most: as many as there is room for what they make
+  /// ready. The rest is found by the next look.
+  virtual unsigned firing_room() noexcept { return 128; }
   /// A timer that was due at `when` fires at `now`: for the figures.
   virtual void timer_fired(std::int64_t when, std::int64_t now) noexcept = 0;
 

@@ -13,9 +13,7 @@ namespace verge::detail {
 
 namespace {
 
-/// How many timers one look runs at most, and how many of them it takes out under one lock. What
-/// they make ready is better run while it is in the cache than piled up.
-constexpr unsigned run_limit = 128;
+/// How many timers are taken out under one lock at most.
 constexpr std::size_t batch_size = 32;
 /// How many chunks one look moves down at most: about 10 us with the lock held.
 constexpr unsigned step_limit = 32;
@@ -100,18 +98,20 @@ timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noe
   unsigned ran = 0;
   unsigned steps = step_limit;
   timers::fired_timer batch[batch_size];
-  while (ran < run_limit) {
+  const unsigned room = host_.firing_room();
+  while (ran < room) {
+    const std::size_t most = std::min<std::size_t>(batch_size, room - ran);
     std::size_t n = 0;
     {
       std::lock_guard held(ts.lock);
-      n = ts.collect(now, batch, batch_size, steps);
+      n = ts.collect(now, batch, most, steps);
     }
     for (std::size_t i = 0; i < n; ++i) {
       host_.timer_fired(batch[i].when, now);
       fire(*batch[i].timer, now);
     }
     ran += static_cast<unsigned>(n);
-    if (n < batch_size) break;
+    if (n < most) break;
   }
   bury(ts);
   return {.now = now, .next = ts.next.load(std::memory_order_relaxed), .ran = ran};

@@ -95,6 +95,7 @@ class live_scheduler final : public scheduler, public engine_host {
   std::int64_t cheap_now() noexcept override;
   unsigned home_processor() noexcept override;
   void wake_net_poller(std::int64_t when) noexcept override;
+  unsigned firing_room() noexcept override;
   void timer_fired(std::int64_t when, std::int64_t now) noexcept override;
 
   /// Figures.

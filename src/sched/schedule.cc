@@ -19,6 +19,14 @@ constexpr unsigned max_next_streak = 16;
 /// Every so many looks the global queue comes before the local one. Prime, so as not to beat with
 /// patterns in what the tasks do.
 constexpr std::uint32_t global_turn = 61;
+/// With so many in its queue a processor is busy. It looks at its timers only before every 16th
+/// task then, and fires no more of them than it has run tasks since: what they make ready goes to
+/// the end of the queue, so it comes no later for that, and the queue does not run over.
+constexpr std::uint32_t busy_queue = 64;
+constexpr std::uint32_t busy_turn = 16;
+/// How many timers fire at one look where the queue is shorter. What they make ready is better run
+/// while it is in the cache than piled up.
+constexpr unsigned most_at_once = 128;
 /// A timer that is due sooner than this is waited for awake: to sleep and wake again takes longer.
 constexpr std::int64_t worth_a_sleep = 5'000;
 /// What is longer than this is worth a wake-up, in nanoseconds.
@@ -84,7 +92,7 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
       if (runnable* r = p.queue.steal_half(all_[i]->queue, true)) return r;
     }
   }
-  check_timers(p, p.id);
+  if (p.queue.size() < busy_queue || tick % busy_turn == 0) check_timers(p, p.id);
   if (runnable* r = take_local(p)) return r;
   return find_runnable(w);
 }
@@ -310,6 +318,12 @@ timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept
   w.firing = false;
   if (c.ran != 0 && holder.queue.size() > 1) wake_processor();
   return c;
+}
+
+unsigned live_scheduler::firing_room() noexcept {
+  const worker* w = this_thread.as_worker;
+  if (w == nullptr || w->held == nullptr) return most_at_once;
+  return w->held->queue.size() < busy_queue ? most_at_once : busy_turn;
 }
 
 bool live_scheduler::anything_queued() const noexcept {
