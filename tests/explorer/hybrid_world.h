@@ -262,8 +262,10 @@ class hybrid_world final : public program, public watcher {
         const bool answer = wheels_[o.own]->reset(t, with.when, with.period);
         return record(t, event::mod, with, answer);
       }
-      case hybrid_action::drop: {
-        const bool answer = timers::stop(t);
+      case hybrid_action::drop: {  // as a handle ends: at once, or else the long way
+        const bool at_once = timers::disarm_at_once(t);
+        if (at_once) released(&t);
+        const bool answer = at_once || timers::stop(t);
         record(t, event::stop, {}, answer);
         t.dropped = true;
         return released(&t);
