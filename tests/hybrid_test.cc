@@ -149,7 +149,9 @@ TEST_F(hybrid_engine, fires_once_though_its_tokens_have_come_round) {
   for (int i = 0; i < 100'000; ++i) others.push_back(&start(2000 * second, [] {}));
   int fired = 0;
   timer_node& t = start(1000 * second, [&] { ++fired; });
-  for (int i = 1; i <= 40'000; ++i) detail::reset_timer_after(&t, 1000 * second - i * 17 * ms);
+  // A ticker gets a new entry whenever it is reset; then it is to fire once.
+  for (int i = 1; i <= 40'000; ++i) detail::reset_ticker(&t, 1000 * second - i * 17 * ms);
+  detail::reset_timer_after(&t, 320 * second);
   ASSERT_GE(counts().deleted, 40'000U);
   const std::int64_t due = now_ + 320 * second;
   now_ = due - 1;
@@ -172,6 +174,31 @@ TEST_F(hybrid_engine, fires_once_though_its_tokens_have_come_round) {
   now_ = due + 1000 * second;
   check();
   EXPECT_EQ(fired, 2);
+  EXPECT_EQ(engine().verify(), "");
+  detail::destroy_timer(t);
+  for (timer_node* o : others) detail::destroy_timer(*o);
+}
+
+TEST_F(hybrid_engine, makes_one_entry_for_many_deadlines_that_go_up_and_down) {
+  std::vector<timer_node*> others;
+  for (int i = 0; i < 10'000; ++i) others.push_back(&start(2000 * second, [] {}));
+  int fired = 0;
+  timer_node& t = start(1000 * second, [&] { ++fired; });
+  detail::reset_timer_after(&t, 900 * second);
+  ASSERT_EQ(counts().deleted, 1U);
+  for (int i = 0; i < 600; ++i) {
+    EXPECT_TRUE(detail::reset_timer_after(&t, (i * 7 % 600 + 300) * second));
+  }
+  EXPECT_EQ(counts().deleted, 1U);
+  detail::reset_timer_after(&t, 500 * second);
+  const std::int64_t due = now_ + 500 * second;
+  for (now_ += 10 * second; now_ < due; now_ += 10 * second) check();
+  now_ = due - 1;
+  check();
+  EXPECT_EQ(fired, 0);
+  now_ = due;
+  check();
+  EXPECT_EQ(fired, 1);
   EXPECT_EQ(engine().verify(), "");
   detail::destroy_timer(t);
   for (timer_node* o : others) detail::destroy_timer(*o);

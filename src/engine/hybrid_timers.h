@@ -26,6 +26,11 @@
 // request, most of them stopped soon, costs the wheel one entry per node and not one per request.
 // A word of zero is a timer that is not armed and has no entry.
 //
+// A timer that could not go on with its entry, because that was too late, may be one of those whose
+// deadlines go up and down. Among many timers its new entry is made for a quarter of the time, so
+// that it will do for most deadlines to come; should the timer still wait by then, the entry is
+// moved once more. (Among few it is not: a processor that sleeps would wake for it.)
+//
 // The hint is the key, in units of 2^24 ns, by its last 18 bits. Since the key is no later than the
 // due time, the latest unit up to that with those bits is no earlier than the key's: a time after
 // that unit is covered by the entry, and a reset to such a time needs no new entry, even if it is
@@ -105,6 +110,7 @@
 //   static void release_locked(hybrid_timers&, node&)   with a lock: may be the last
 //   static void wake_net_poller(hybrid_timers&, std::int64_t when)   with no lock
 //   mutation                                   optional: see hybrid_mutant
+//   many_entries                               optional: from how many on entries are made ahead
 #pragma once
 
 #include <algorithm>
@@ -221,18 +227,21 @@ class hybrid_timers {
   /// Arms a timer that nobody knows yet, with a new entry in these timers. Throws std::bad_alloc.
   void start(node& t, std::int64_t when, std::int64_t period) {
     when = hybrid_word::clamp(when);
+    std::int64_t key = 0;
     bool first = false;
     {
       std::lock_guard held(lock);
       wheel_.reserve();
       const std::uint32_t token = Policy::tag(t).load(std::memory_order_relaxed) + 1;
-      Policy::tag(t).store(hybrid_tag::of(token, when), std::memory_order_relaxed);
+      const bool was_late = Policy::word(t).load(std::memory_order_relaxed) != 0;
+      key = was_late && period <= 0 ? key_ahead_of(when) : when;
+      Policy::tag(t).store(hybrid_tag::of(token, key), std::memory_order_relaxed);
       if (period > 0) Policy::period(t) = period;
       // release: for those who come to the word without the lock.
       Policy::word(t).store(hybrid_word::of(when, period), std::memory_order_release);
-      first = enter(t, when, token);
+      first = enter(t, key, token);
     }
-    if (first) wake(when);
+    if (first) wake(key);
   }
 
   /// Whether it was armed, and whose the reference is that being so held: the caller's, or still
@@ -492,7 +501,8 @@ class hybrid_timers {
       if (!was_armed) Policy::acquire(t);
       if (period > 0) Policy::period(t) = period;
       const std::uint32_t token = next_token(t);
-      key = leave(t, token, when);
+      const bool was_late = hybrid_word::time(w) != 0 && period <= 0;
+      key = leave(t, token, when, was_late);
       if (key != 0) first = enter(t, key, token);
     }
     if (first) wake(key);
@@ -512,7 +522,7 @@ class hybrid_timers {
         if (hybrid_word::due(w) == 0 || (w & hybrid_word::entering) != 0) return;
       } while (!swap(word, w, w | hybrid_word::entering));
       const std::uint32_t token = next_token(t);
-      key = leave(t, token, hybrid_word::due(w));
+      key = leave(t, token, hybrid_word::due(w), true);
       if (key != 0) first = enter(t, key, token);
     }
     if (first) wake(key);
@@ -523,16 +533,29 @@ class hybrid_timers {
     return hybrid_tag::token(before + 1);
   }
 
+  /// How many entries are many: see above.
+  static constexpr std::size_t many() noexcept {
+    if constexpr (requires { Policy::many_entries; }) {
+      return Policy::many_entries;
+    } else {
+      return 4096;
+    }
+  }
+  std::int64_t key_ahead_of(std::int64_t when) const noexcept {
+    return wheel_.size() < many() ? when : wheel_.quarter_way_to(when);
+  }
+
   /// Lets go of a timer that the caller is entering, as others want it to be by now. Returns the
   /// key that its entry must have; 0 if it is disarmed.
-  std::int64_t leave(node& t, std::uint32_t token,
-                     [[maybe_unused]] std::int64_t came_for) noexcept {
+  std::int64_t leave(node& t, std::uint32_t token, [[maybe_unused]] std::int64_t came_for,
+                     bool ahead = false) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     for (;;) {
       const std::int64_t when = hybrid_word::due(w);
+      const std::int64_t key = when != 0 && ahead ? key_ahead_of(when) : when;
       if (when != 0) {
-        Policy::tag(t).store(hybrid_tag::of(token, when), std::memory_order_relaxed);
+        Policy::tag(t).store(hybrid_tag::of(token, key), std::memory_order_relaxed);
       }
       if (swap(word, w, w & ~hybrid_word::entering)) {
         if (when == 0) {
@@ -540,7 +563,7 @@ class hybrid_timers {
         } else if (mutated(hybrid_mutant::leaves_late) && came_for != 0) {
           return came_for;
         }
-        return when;
+        return key;
       }
     }
   }

@@ -74,6 +74,8 @@ struct hybrid_node {
 template <hybrid_mutant Mutation>
 struct hybrid_policy {
   static constexpr hybrid_mutant mutation = Mutation;
+  /// So that entries are made ahead of their time, as they are among many.
+  static constexpr std::size_t many_entries = 0;
   template <class T>
   using atomic =
       std::conditional_t<std::is_same_v<T, std::int64_t>, explored_atomic<T>, quiet_atomic<T>>;

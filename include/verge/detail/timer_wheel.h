@@ -107,6 +107,11 @@ class timer_wheel {
     if (used_levels_ == 0 || now < start_of(first_place())) base_ = now;
   }
 
+  /// A time between the wheel's own and `when`, and no later than that.
+  [[nodiscard]] std::int64_t quarter_way_to(std::int64_t when) const noexcept {
+    return when <= base_ ? when : std::max<std::int64_t>(base_ + (when - base_) / 4, 1);
+  }
+
   /// Moves down what may be due at `now`, in at most so many steps, which it counts off. True if
   /// the earliest entry of all is now front(), and its key has come.
   template <class Owner>
