@@ -300,6 +300,27 @@ TEST(timer_queue, keeps_its_memory_in_proportion_to_the_timers_that_wait) {
   EXPECT_LE(q.bytes(), after_the_first + after_the_first / 8);
 }
 
+TEST(timer_queue, goes_on_with_the_entry_of_a_timer_that_was_stopped) {
+  queue q;
+  const auto now = at(1h);
+  int called = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto t = q.start(now + 10s + std::chrono::seconds(i % 7), [&] { ++called; });
+    EXPECT_EQ(q.stale(), 0U);
+    EXPECT_TRUE(q.stop(t));
+    EXPECT_EQ(q.stale(), 1U);
+  }
+  // Earlier than the entry that is there: it needs another.
+  q.start(now + 5s, [&] { ++called; });
+  EXPECT_EQ(q.stale(), 1U);
+  EXPECT_EQ(q.run(now + 5s - 1ns), 0U);
+  EXPECT_EQ(q.run(now + 5s), 1U);
+  EXPECT_EQ(q.run(now + 60s), 0U);
+  EXPECT_EQ(called, 1);
+  EXPECT_EQ(q.stale(), 0U);
+  EXPECT_EQ(q.describe_violation(), "");
+}
+
 TEST(timer_queue, forgets_what_was_stopped_without_being_run) {
   queue q;
   std::vector<queue::id> ids;

@@ -6,13 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include <verge/detail/numbered_nodes.h>
 #include <verge/detail/timer_wheel.h>
 #include <verge/duration.h>
 
@@ -87,18 +86,17 @@ class basic_timer_queue {
   id start(time_point when, Callback f) {
     const std::int64_t t = number(when);
     wheel_.reserve();
-    const std::uint32_t index = take_node();
-    node& n = at(index);
+    const std::uint32_t index = nodes_.take();
+    node& n = nodes_[index];
     try {
       n.f.emplace(std::move(f));
     } catch (...) {
-      free_.push_back(index);  // there is room: see take_node()
+      nodes_.give_back(index);
       throw;
     }
-    n.when = n.key = t;
-    wheel_.insert(t, index, n.token());
+    n.when = t;
     ++live_;
-    tidy();
+    if (n.key == 0 || t < n.key) enter(n, index);
     return {index, n.life};
   }
 
@@ -116,14 +114,9 @@ class basic_timer_queue {
     node* n = find(which);
     if (n == nullptr) return false;
     const std::int64_t t = number(when);
-    if (t < n->key) {
-      wheel_.reserve();
-      n->renew_token();
-      n->key = t;
-      wheel_.insert(t, which.index, n->token());
-      tidy();
-    }
+    if (t < n->key) wheel_.reserve();
     n->when = t;
+    if (t < n->key) enter(*n, which.index);
     return true;
   }
 
@@ -158,6 +151,7 @@ class basic_timer_queue {
         wheel_.insert(n->when, head.id, head.token);
         continue;
       }
+      n->key = 0;
       Callback f = std::move(*n->f);
       end(*n, head.id);
       ++called;
@@ -170,10 +164,7 @@ class basic_timer_queue {
   [[nodiscard]] std::size_t size() const noexcept { return live_; }
   [[nodiscard]] bool empty() const noexcept { return live_ == 0; }
   /// The memory held, in bytes; without what callbacks have allocated.
-  [[nodiscard]] std::size_t bytes() const noexcept {
-    return wheel_.bytes() + blocks_.size() * sizeof(block) +
-           free_.capacity() * sizeof(std::uint32_t);
-  }
+  [[nodiscard]] std::size_t bytes() const noexcept { return wheel_.bytes() + nodes_.bytes(); }
   /// Entries of timers that are no more or have another entry: at most size() and a constant.
   [[nodiscard]] std::size_t stale() const noexcept { return wheel_.size() - live_; }
   /// What is wrong inside; empty if nothing is. For tests.
@@ -189,28 +180,29 @@ class basic_timer_queue {
       std::chrono::duration_cast<std::chrono::nanoseconds>(typename Clock::duration(1)) -
       std::chrono::nanoseconds(1);
 
+  /// A timer that is stopped leaves its entry behind, and the next one in the same memory goes on
+  /// with it, if it is early enough: then starting is as cheap as putting off.
   struct node {
     std::optional<Callback> f;
     std::int64_t when = 0;   ///< 0: not in use
-    std::int64_t key = 0;    ///< of its entry: no later than `when`
+    std::int64_t key = 0;    ///< of its entry: no later than `when`; 0: there is none
     std::uint32_t life = 1;  ///< which of the timers that had this memory it is
     std::uint32_t entries = 0;
     /// Changes with every entry, so that the ones before are out of date.
     [[nodiscard]] std::uint32_t token() const noexcept { return entries & wheel::token_mask; }
-    void renew_token() noexcept { ++entries; }
-  };
-  static constexpr std::uint32_t per_block = 256;
-  struct block {
-    node nodes[per_block];
   };
 
   struct owner {
     basic_timer_queue& q;
+    /// The timer of an entry that has come up; nullptr if it waits no more, or by another entry.
     node* find(std::uint32_t i, std::uint32_t token) const noexcept {
-      node& n = q.at(i);
-      return n.when != 0 && n.token() == token ? &n : nullptr;
+      node& n = q.nodes_[i];
+      if (n.key == 0 || n.token() != token) return nullptr;
+      if (n.when != 0) return &n;
+      n.key = 0;  // the entry goes
+      return nullptr;
     }
-    void prefetch(std::uint32_t i) const noexcept { __builtin_prefetch(&q.at(i).when); }
+    void prefetch(std::uint32_t i) const noexcept { __builtin_prefetch(&q.nodes_[i].when); }
     std::int64_t when(std::uint32_t i, std::uint32_t token) const noexcept {
       node* n = find(i, token);
       return n == nullptr ? 0 : n->key = n->when;
@@ -225,34 +217,30 @@ class basic_timer_queue {
     return std::clamp(ns, 1 - origin, wheel::never - origin) + origin;
   }
 
-  [[nodiscard]] node& at(std::uint32_t i) const noexcept {
-    return blocks_[i / per_block]->nodes[i % per_block];
-  }
   [[nodiscard]] node* find(id which) const noexcept {
-    if (which.index / per_block >= blocks_.size()) return nullptr;
-    node& n = at(which.index);
+    if (which.index >= nodes_.size()) return nullptr;
+    node& n = nodes_[which.index];
     return n.when != 0 && n.life == which.life ? &n : nullptr;
   }
 
-  /// There is always room in free_ for all nodes, so that giving one back needs no memory.
-  std::uint32_t take_node() {
-    if (free_.empty()) {
-      free_.reserve((blocks_.size() + 1) * per_block);
-      blocks_.push_back(std::make_unique<block>());
-      const auto first = static_cast<std::uint32_t>((blocks_.size() - 1) * per_block);
-      for (std::uint32_t i = per_block; i != 0; --i) free_.push_back(first + i - 1);
-    }
-    const std::uint32_t index = free_.back();
-    free_.pop_back();
-    return index;
+  /// Makes an entry for a timer that has none, or one that is too late. In the latter case, and
+  /// among many timers, it is made ahead of its time, so as to do for most times to come: one that
+  /// waits longer is moved once more. (Among few somebody would wake for it.) There is room in the
+  /// wheel.
+  void enter(node& n, std::uint32_t index) {
+    constexpr std::size_t many = 4096;
+    const bool ahead = n.key != 0 && wheel_.size() >= many;
+    ++n.entries;
+    n.key = ahead ? wheel_.quarter_way_to(n.when) : n.when;
+    wheel_.insert(n.key, index, n.token());
+    tidy();
   }
 
   void end(node& n, std::uint32_t index) noexcept {
     n.when = 0;
     if (++n.life == 0) n.life = 1;
-    n.renew_token();
     --live_;
-    free_.push_back(index);
+    nodes_.give_back(index);
     // Its end is the user's code and may start timers, also in this memory.
     [[maybe_unused]] const std::optional<Callback> last = std::move(n.f);
     n.f.reset();
@@ -266,8 +254,7 @@ class basic_timer_queue {
   }
 
   wheel wheel_;
-  std::vector<std::unique_ptr<block>> blocks_;
-  std::vector<std::uint32_t> free_;
+  detail::numbered_nodes<node> nodes_;
   std::size_t live_ = 0;
   bool sweeping_ = false;
 };
