@@ -12,7 +12,7 @@ case $engine in
   #                     start       stop       reset      fire
   global_heap)    most="630 [315]   400 [198]  550 [275]  1700 [856]" ;;
   sharded_heap)   most="630 [316]   400 [198]  550 [275]  8900 [4443]" ;;
-  processor_heap) most="1050 [525]  260 [127]  520 [254]  2400 [1192]" ;;
+  processor_heap) most="780 [388]   230 [111]  530 [262]  2700 [1325]" ;;
   simple_wheel)   most="650 [324]   280 [137]  490 [243]  4900 [2426]" ;;
   timing_wheel)   most="810 [403]   300 [149]  650 [325]  3400 [1680]" ;;
   hybrid)         most="540 [266]   270 [135]  420 [208]  2800 [1363]" ;;

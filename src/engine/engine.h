@@ -57,6 +57,13 @@ struct timer_counts {
   std::uint64_t deleted{0};  ///< stopped, and not yet taken off the queue
 };
 
+/// What became of a timer whose handle goes.
+enum class retired : std::uint8_t {
+  shared,  ///< others refer to it
+  alone,   ///< nobody else refers to it: all of the node is the caller's
+  taken,   ///< the engine has taken it over, and frees it: it is not to be touched any more
+};
+
 struct node_layout {
   std::size_t size;
   std::size_t timer_at;
@@ -90,11 +97,11 @@ class engine {
   virtual void start(timer_node& t, std::int64_t when, std::int64_t period) = 0;
   /// True if the timer was waiting; it will not fire then.
   virtual bool stop(timer_node& t) noexcept = 0;
-  /// Stops a timer whose handle goes, so that nobody else can stop or reset it. True if nobody else
-  /// refers to it any more either: then all of the node is the caller's.
-  virtual bool retire(timer_node& t) noexcept {
+  /// Stops a timer with a function whose handle goes, so that nobody else can stop or reset it. The
+  /// engine may take it over if no callback runs or is to run, and the payload needs no ending.
+  virtual retired retire(timer_node& t) noexcept {
     stop(t);
-    return t.refs.load(std::memory_order_acquire) == 1;
+    return sole_reference(t);
   }
   /// Starts it again, or at another time. True if it was waiting.
   virtual bool reset(timer_node& t, std::int64_t when, std::int64_t period) = 0;
@@ -120,6 +127,12 @@ class engine {
   /// What is wrong with the queues - order, links, counters, what is published for sleepers - in
   /// words; empty if nothing is. Nobody else may use the engine then. For tests.
   [[nodiscard]] virtual std::string verify() const = 0;
+
+ protected:
+  /// Whether the caller has the only reference.
+  static retired sole_reference(const timer_node& t) noexcept {
+    return t.refs.load(std::memory_order_acquire) == 1 ? retired::alone : retired::shared;
+  }
 };
 
 }  // namespace verge::detail

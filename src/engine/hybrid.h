@@ -45,7 +45,7 @@ class hybrid final : public engine {
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
   bool stop(timer_node& t) noexcept override;
-  bool retire(timer_node& t) noexcept override;
+  retired retire(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
 
   // The same for the usual case, and for a thread that has a slot. False: it is not that case, and
@@ -188,14 +188,16 @@ inline bool hybrid::stop(timer_node& t) noexcept {
   return true;
 }
 
-inline bool hybrid::retire(timer_node& t) noexcept {
+inline retired hybrid::retire(timer_node& t) noexcept {
   const timers::disarmed was = timers::disarm(static_cast<node&>(t));
-  if (was == timers::disarmed::no) return t.refs.load(std::memory_order_acquire) == 1;
+  if (was == timers::disarmed::no) return sole_reference(t);
   count_stopped();
-  if (was == timers::disarmed::by_holder) return false;
+  if (was == timers::disarmed::by_holder) return retired::shared;
   // Two references are the handle's and that for being armed: both are the caller's now.
   return t.refs.load(std::memory_order_acquire) == 2 ||
-         t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2;
+                 t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2
+             ? retired::alone
+             : retired::shared;
 }
 
 inline bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {

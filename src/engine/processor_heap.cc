@@ -18,7 +18,9 @@ namespace {
 /// cache than piled up.
 constexpr unsigned run_limit = 128;
 /// Below this many timers it does not pay to clear stopped ones away at once.
-constexpr std::uint32_t tidy_from = 64;
+constexpr std::int32_t tidy_from = 64;
+/// From this many on their memory is worth more than the time of a pass over the heap.
+constexpr std::int32_t many = 4096;
 
 }  // namespace
 
@@ -39,15 +41,41 @@ void processor_heap::policy::acquire(machine_timer& t) noexcept {
   static_cast<node&>(t).refs.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// May be called with the heap's lock held.
-void processor_heap::policy::release(machine_timer& t) noexcept {
-  timer_node& n = static_cast<node&>(t);
+inline void processor_heap::policy::acquire_new(basic_timers<policy>& ts,
+                                                machine_timer& t) noexcept {
+  static_cast<node&>(t).refs.store(2, std::memory_order_relaxed);  // the handle's, and the heap's
+  static_cast<timers&>(ts).give_back_one();
+}
+
+inline void processor_heap::timers::give_back_one() noexcept {
+  if (spare == nullptr) return;
+  node& n = static_cast<node&>(*std::exchange(spare, spare->next_moved));
+  // This one will be written to soon, the next one be looked at here.
+  __builtin_prefetch(static_cast<timer_node*>(&n) + 1, 1);
+  __builtin_prefetch(spare, 1);
+  clockwork::of(n).free(n);
+}
+
+/// May be called with the heap's lock held; and is, if the timer was left to the heap: who did that
+/// found no reference for a call of f.
+inline void processor_heap::policy::release(machine_timer& t) noexcept {
+  node& n = static_cast<node&>(t);
+  if (n.note().load(std::memory_order_relaxed) == node::left_to_heap) {
+    n.note().store(0, std::memory_order_relaxed);
+    auto& ts = static_cast<timers&>(*t.owner.load(std::memory_order_relaxed));
+    t.next_moved = std::exchange(ts.spare, &t);
+  } else {
+    release_shared(n);
+  }
+}
+
+void processor_heap::policy::release_shared(node& n) noexcept {
   if (n.refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (n.does.load(std::memory_order_acquire)->destroy == nullptr) {
     clockwork::of(n).free(n);
     return;
   }
-  auto& ts = static_cast<timers&>(*t.owner.load(std::memory_order_relaxed));
+  auto& ts = static_cast<timers&>(*n.owner.load(std::memory_order_relaxed));
   n.next = ts.dead.load(std::memory_order_relaxed);
   while (!ts.dead.compare_exchange_weak(n.next, &n, std::memory_order_release,
                                         std::memory_order_relaxed)) {
@@ -68,16 +96,37 @@ void processor_heap::bury(timers& ts) noexcept {
   }
 }
 
-void processor_heap::fire(machine_timer& t, std::uint64_t /*seq*/, std::int64_t now) noexcept {
+void processor_heap::policy::fire(machine_timer& t, std::int64_t now) noexcept {
   timer_node& n = static_cast<node&>(t);
   n.does.load(std::memory_order_acquire)->fire(n, now);
+}
+
+/// With the lock held.
+void processor_heap::sweep(timers& ts) noexcept {
+  ts.give_back_all();
+  clear_deleted_timers(ts);
+}
+
+/// A thread that holds no processor starts and stops timers in a heap whose processor may be asleep
+/// until the first of them is due, and a task may do so for long before its processor gets to look:
+/// they clear away themselves what they left behind. Of few timers only when half of them are
+/// stopped: a pass takes half the time for each then. With many, the memory that waits for it would
+/// push the rest out of the cache.
+inline void processor_heap::tidy(timers& ts) noexcept {
+  const std::int32_t deleted = ts.deleted_timers.load(std::memory_order_relaxed);
+  const auto all = static_cast<std::int32_t>(ts.num_timers.load(std::memory_order_relaxed));
+  if (deleted > (all < many ? all / 2 : all / 4) && all >= tidy_from) [[unlikely]] {
+    std::lock_guard held(ts.lock);
+    if (should_clear_deleted(ts)) sweep(ts);
+  }
+  if (ts.dead.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+    bury(ts);
 }
 
 void processor_heap::start(timer_node& t, std::int64_t when, std::int64_t period) {
   node& n = static_cast<node&>(t);
   n.when = when;
   n.period = period;
-  n.f = &fire;
   timers& ts = home();
   add_timer(ts, n);
   tidy(ts);
@@ -85,21 +134,24 @@ void processor_heap::start(timer_node& t, std::int64_t when, std::int64_t period
 
 bool processor_heap::stop(timer_node& t) noexcept { return del_timer(static_cast<node&>(t)); }
 
-bool processor_heap::reset(timer_node& t, std::int64_t when, std::int64_t period) {
-  timers& ts = home();
-  const bool pending = mod_timer(ts, static_cast<node&>(t), when, period, &fire, 0);
-  tidy(ts);
-  return pending;
+retired processor_heap::retire(timer_node& t) noexcept {
+  node& n = static_cast<node&>(t);
+  bool left = false;
+  const bool no_payload = n.does.load(std::memory_order_acquire)->destroy == nullptr;
+  del_timer(n, [&] {
+    // A pending timer has the handle's reference and the heap's, and every firing has one. Acquire:
+    // what a callback did that has just ended comes before the handle's end.
+    left = no_payload && n.refs.load(std::memory_order_acquire) == 2;
+    if (left) n.note().store(node::left_to_heap, std::memory_order_relaxed);
+  });
+  return left ? retired::taken : sole_reference(t);
 }
 
-/// A thread that holds no processor starts and stops timers in a heap whose processor may be asleep
-/// until the first of them is due: it clears away itself what it left behind.
-void processor_heap::tidy(timers& ts) noexcept {
-  if (should_clear_deleted(ts) && ts.num_timers.load(std::memory_order_relaxed) >= tidy_from) {
-    std::lock_guard held(ts.lock);
-    if (should_clear_deleted(ts)) clear_deleted_timers(ts);
-  }
-  bury(ts);
+bool processor_heap::reset(timer_node& t, std::int64_t when, std::int64_t period) {
+  timers& ts = home();
+  const bool pending = mod_timer(ts, static_cast<node&>(t), when, period);
+  tidy(ts);
+  return pending;
 }
 
 timer_check processor_heap::check_timers(unsigned p, std::int64_t now, bool own) noexcept {
@@ -122,7 +174,7 @@ timer_check processor_heap::check_timers(unsigned p, std::int64_t now, bool own)
     adjust_timers(ts, now);
     while (ran < run_limit && run_timer(ts, now) == 0) ++ran;
     // By its own processor only: it costs a pass over the heap, and a thief is in a hurry.
-    if (own && should_clear_deleted(ts)) clear_deleted_timers(ts);
+    if (own && should_clear_deleted(ts)) sweep(ts);
   }
   bury(ts);
   return {.now = now, .next = detail::next_when(ts), .ran = ran};
@@ -163,6 +215,7 @@ void processor_heap::move_timers(unsigned from, unsigned to) noexcept {
     } catch (const std::bad_alloc&) {
       // They stay where they are: thieves look at the timers of given-up processors, too.
     }
+    source.give_back_all();
   }
   bury(source);
   if (const std::int64_t next = detail::next_when(target); next != 0) host_.wake_net_poller(next);
@@ -179,6 +232,7 @@ void processor_heap::drain() noexcept {
     }
     ts->deleted_timers.store(0, std::memory_order_relaxed);
     ts->heap_changed();
+    ts->give_back_all();
     bury(*ts);
   }
 }

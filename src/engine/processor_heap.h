@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <engine/engine.h>
+#include <memory/slab_pool.h>
 #include <timer/state_machine.h>
 #include <verge/detail/lock.h>
 
@@ -25,6 +26,7 @@ class processor_heap final : public engine {
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
   bool stop(timer_node& t) noexcept override;
+  retired retire(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
 
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
@@ -39,6 +41,7 @@ class processor_heap final : public engine {
   [[nodiscard]] std::string verify() const override;
 
  private:
+  struct node;
   struct policy {
     template <class T>
     using atomic = std::atomic<T>;
@@ -46,15 +49,25 @@ class processor_heap final : public engine {
     static void yield() noexcept;
     static void wake_net_poller(basic_timers<policy>& ts, std::int64_t when) noexcept;
     static void fired(basic_timers<policy>& ts, std::int64_t when, std::int64_t now) noexcept;
+    static void fire(basic_timer<policy>& t, std::int64_t now) noexcept;
     static void acquire(basic_timer<policy>& t) noexcept;
+    static void acquire_new(basic_timers<policy>& ts, basic_timer<policy>& t) noexcept;
     static void release(basic_timer<policy>& t) noexcept;
+    static void release_shared(node& n) noexcept;
     [[noreturn]] static void bad_timer(const char* operation, const basic_timer<policy>& t,
                                        timer_state s) noexcept;
   };
   using machine_timer = basic_timer<policy>;
 
-  /// The machine's part comes first: stopping a timer touches one cache line.
-  struct node : machine_timer, timer_node {};
+  /// The machine's part comes first, beside the slab's header: on one cache line is all that a
+  /// sweep looks at, and all that it writes of a timer that was left to the heap. Such a timer is
+  /// marked in the slab's note: no reference but the heap's, no payload to be ended.
+  struct node : machine_timer, timer_node {
+    static constexpr std::uint32_t left_to_heap = 1;
+    std::atomic<std::uint32_t>& note() noexcept { return slab_pool::note(this); }
+  };
+  static_assert(sizeof(node) + slab_pool::header_bytes == 96,
+                "32-byte halves of a line: the first has the header, the state and the owner");
 
   struct alignas(128) timers : basic_timers<policy> {
     explicit timers(processor_heap& e) noexcept : engine(e) {}
@@ -63,11 +76,22 @@ class processor_heap final : public engine {
     /// Nodes that the heap was the last to let go of, and that have a payload to be ended: that is
     /// the user's code, and waits until no lock is held. Linked by runnable::next.
     std::atomic<runnable*> dead{nullptr};
+    /// Nodes that were left to the heap and that a sweep has taken off. Each timer that is started
+    /// here gives one of them to the starter's part of the slab, where it is the next to be used.
+    /// To free all at once would fill that part: what is over goes to other processors then, and
+    /// theirs come here, each time from one core's cache to the other's. At most as many as one
+    /// sweep takes off. Linked by next_moved; under `lock`.
+    machine_timer* spare{nullptr};
+
+    void give_back_one() noexcept;
+    void give_back_all() noexcept {
+      while (spare != nullptr) give_back_one();
+    }
   };
 
   static std::string verify(const timers& ts);
-  static void fire(machine_timer& t, std::uint64_t seq, std::int64_t now) noexcept;
   static void bury(timers& ts) noexcept;
+  static void sweep(timers& ts) noexcept;
   static void tidy(timers& ts) noexcept;
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
 

@@ -44,6 +44,10 @@ class [[gnu::visibility("hidden")]] clockwork {
       throw_bad_alloc();
     return *(h != nullptr ? h->hybrid::construct(memory) : engine_->construct(memory));
   }
+  /// Asks for the engine's part of a node, for who is about to look at the rest of it.
+  void fetch(const timer_node& t) const noexcept {
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(&t) - layout_.timer_at, 1);
+  }
   /// Gives a node back whose payload has ended.
   void free(timer_node & t) noexcept {
     nodes_.free(reinterpret_cast<std::byte*>(&t) - layout_.timer_at);
@@ -98,7 +102,7 @@ class [[gnu::visibility("hidden")]] clockwork {
     hybrid* const h = quick();
     return h != nullptr ? h->hybrid::stop(t) : engine_->stop(t);
   }
-  bool retire(timer_node & t) noexcept {
+  retired retire(timer_node & t) noexcept {
     hybrid* const h = quick();
     return h != nullptr ? h->hybrid::retire(t) : engine_->retire(t);
   }

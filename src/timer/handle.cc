@@ -87,13 +87,20 @@ void make_small(timer_node& t, const timer_behaviour& does, small_payload payloa
 
 [[gnu::noinline]] void destroy_slowly(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
+  of.fetch(t);
   if (of.forked()) return;  // its locks may be held by threads that are no more
   if (is_channel_timer(t)) {
     stop_channel(t);
   } else {
-    // A callback that runs, or is to run, has a reference: without any there is none.
-    if (of.retire(t)) return of.bury(t);
-    return end_function(t);
+    switch (of.retire(t)) {
+      case retired::alone:
+        // A callback that runs, or is to run, has a reference: without any there is none.
+        return of.bury(t);
+      case retired::shared:
+        return end_function(t);
+      case retired::taken:
+        return;
+    }
   }
   of.release(t);
 }

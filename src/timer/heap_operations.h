@@ -28,13 +28,19 @@ bool hold(basic_timer<Policy>& t, timer_state s, timer_state held) {
                                          std::memory_order_relaxed);
 }
 
-/// Lets go of a timer that has just come off ts's heap for having been deleted. The last thing that
+/// Lets go of a timer that has just come off its heap for having been deleted. The last thing that
 /// is done to it here: it may be freed.
+template <class Policy>
+void let_go_as_removed(basic_timer<Policy>& t) {
+  t.state.store(timer_state::removed, std::memory_order_release);
+  Policy::release(t);
+}
+
+/// The same, and counts it off.
 template <class Policy>
 void finish_removal(basic_timers<Policy>& ts, basic_timer<Policy>& t) {
   ts.deleted_timers.fetch_sub(1, std::memory_order_relaxed);
-  t.state.store(timer_state::removed, std::memory_order_release);
-  Policy::release(t);
+  let_go_as_removed(t);
 }
 
 /// Every timer on a heap knows that it is.
@@ -155,8 +161,7 @@ void adjust_timers(basic_timers<Policy>& ts, std::int64_t now) {
 /// for the call of f: f may start, stop and reset timers here (Go #35532).
 template <class Policy>
 void run_one_timer(basic_timers<Policy>& ts, basic_timer<Policy>& t, std::int64_t now) {
-  const auto f = t.f;
-  const std::uint64_t seq = t.seq;
+  const auto f = t.purpose();
   if constexpr (requires { Policy::fired(ts, t.when, now); }) Policy::fired(ts, t.when, now);
   // The call has a reference: the heap's, which t leaves, or one of its own.
   if (t.period > 0) {
@@ -172,7 +177,7 @@ void run_one_timer(basic_timers<Policy>& ts, basic_timer<Policy>& t, std::int64_
   }
   if (mutated<Policy>(mutant::early_release)) Policy::release(t);
   if (!mutated<Policy>(mutant::go_35532)) ts.lock.unlock();
-  f(t, seq, now);
+  f(t, now);
   if (!mutated<Policy>(mutant::early_release)) Policy::release(t);
   if (!mutated<Policy>(mutant::go_35532)) ts.lock.lock();
 }
@@ -214,18 +219,26 @@ std::int64_t run_timer(basic_timers<Policy>& ts, std::int64_t now) {
 template <class Policy>
 void clear_deleted_timers(basic_timers<Policy>& ts) {
   ts.clear_modified_earliest();
-  ts.heap.filter([&](auto& entry) {
+  // seq_cst, here and below: "mod against a sweep" in state_machine.h.
+  const auto not_waiting = [&](const auto& entry) -> bool {
+    const basic_timer<Policy>& t = *entry.node;
+    // Not a branch: most are waiting, but which ones cannot be foreseen.
+    return (t.state.load(std::memory_order_seq_cst) != timer_state::waiting) |
+           (t.owner.load(std::memory_order_relaxed) != &ts);
+  };
+  std::int32_t cleared = 0;
+  ts.heap.filter(not_waiting, [&](auto& entry) {
     basic_timer<Policy>& t = *entry.node;
     check_owner("clear_deleted_timers: the timer is on another's heap", ts, t);
     for (;;) {
-      // seq_cst: "mod against a sweep" in state_machine.h.
       const timer_state s = t.state.load(std::memory_order_seq_cst);
       switch (s) {
         case timer_state::waiting:
           return filter_verdict::keep;
         case timer_state::deleted:
           if (!hold(t, s, timer_state::removing)) break;
-          finish_removal(ts, t);
+          ++cleared;
+          let_go_as_removed(t);
           return filter_verdict::drop;
         case timer_state::modified_earlier:
         case timer_state::modified_later:
@@ -243,6 +256,8 @@ void clear_deleted_timers(basic_timers<Policy>& ts) {
       }
     }
   });
+  // All at once: an atomic operation for each would be a good part of what this takes.
+  ts.deleted_timers.fetch_sub(cleared, std::memory_order_relaxed);
   ts.heap.shrink();
   ts.heap_changed();
 }

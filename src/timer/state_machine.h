@@ -93,6 +93,10 @@
 //                                  there is something to do at `when`: nobody is to sleep past it.
 //                                  Called with no lock and no timer held; must not throw
 //   static void acquire(basic_timer&), release(basic_timer&)
+//   static void acquire_new(basic_timers&, basic_timer&)
+//                                  optional: acquire, of a timer that nobody but the caller knows
+//   static void fire(basic_timer&, std::int64_t now) noexcept
+//                                  optional: what every timer does; then they have no f and seq
 //   [[noreturn]] static void bad_timer(const char* operation, const basic_timer&, timer_state)
 //   static void fired(basic_timers&, std::int64_t when, std::int64_t now)
 //                                  optional: a timer fires; with the lock held

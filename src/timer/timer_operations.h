@@ -25,7 +25,7 @@ void check_times(const char* operation, const basic_timer<Policy>& t, std::int64
 
 /// Puts t on own's heap and lets go of it: as waiting. The caller holds t - in modifying, or
 /// because nobody else knows it. If the heap cannot grow, throws and has changed nothing. `prepare`
-/// is called when it can, and may write t's fields.
+/// is called when it can; it takes the heap's reference, and may write t's fields.
 template <class Policy, class Prepare, class Publish>
 void insert_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_t when,
                   Prepare&& prepare, Publish&& publish) {
@@ -36,7 +36,6 @@ void insert_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_
     prepare();
     t.when = when;
     t.owner.store(&own, std::memory_order_relaxed);
-    Policy::acquire(t);
     own.heap.push(when, &t);
     own.heap_changed();
     // Under the lock, so that nobody who has it meets a timer that waits for the lock.
@@ -53,23 +52,24 @@ void add_timer(basic_timers<Policy>& own, basic_timer<Policy>& t) {
   if (s != timer_state::no_status) [[unlikely]]
     Policy::bad_timer("add_timer", t, s);
   insert_timer(
-      own, t, t.when, [] {},
+      own, t, t.when,
       [&] {
-        // A plain store would do for a new timer. The compare-and-swap finds the caller who hands
-        // in one that another thread is starting.
-        timer_state expected = timer_state::no_status;
-        if (!t.state.compare_exchange_strong(expected, timer_state::waiting,
-                                             std::memory_order_release, std::memory_order_relaxed))
-            [[unlikely]] {
-          Policy::bad_timer("add_timer", t, expected);
+        if constexpr (requires { Policy::acquire_new(own, t); }) {
+          Policy::acquire_new(own, t);
+        } else {
+          Policy::acquire(t);
         }
-      });
+      },
+      // Not a compare-and-swap, which waits for every store before it, and the timer's memory is
+      // in no cache as a rule: the caller is the only one who knows it.
+      [&] { t.state.store(timer_state::waiting, std::memory_order_release); });
 }
 
 /// Stops t. Returns whether it was pending: true promises that it will not fire, nor again if it is
-/// periodic. False: it has fired, or was stopped before, or never started.
-template <class Policy>
-bool del_timer(basic_timer<Policy>& t) {
+/// periodic. False: it has fired, or was stopped before, or never started. `part` is called while a
+/// pending timer is held: the last moment to touch it for a caller whose reference does not stay.
+template <class Policy, class Part>
+bool del_timer(basic_timer<Policy>& t, Part&& part) {
   for (;;) {
     timer_state s = t.state.load(std::memory_order_acquire);
     switch (s) {
@@ -80,6 +80,7 @@ bool del_timer(basic_timer<Policy>& t) {
                                             std::memory_order_relaxed)) {
           // Read before letting go: afterwards the timer may be on no heap, or on another.
           basic_timers<Policy>* owner = t.owner.load(std::memory_order_relaxed);
+          part();
           t.state.store(timer_state::deleted, std::memory_order_release);
           if (mutated<Policy>(mutant::late_owner)) owner = t.owner.load(std::memory_order_relaxed);
           if (owner == nullptr) [[unlikely]] {
@@ -107,6 +108,11 @@ bool del_timer(basic_timer<Policy>& t) {
         Policy::bad_timer("del_timer", t, s);
     }
   }
+}
+
+template <class Policy>
+bool del_timer(basic_timer<Policy>& t) {
+  return del_timer(t, [] {});
 }
 
 /// Takes t into modifying, from whatever state it is in, and returns that state.
@@ -154,8 +160,13 @@ bool modify_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_
   const timer_state was = hold_for_mod(t);
   if (!is_on_heap(was)) {
     try {
-      insert_timer(own, t, when, change,
-                   [&] { t.state.store(timer_state::waiting, std::memory_order_release); });
+      insert_timer(
+          own, t, when,
+          [&] {
+            change();
+            Policy::acquire(t);
+          },
+          [&] { t.state.store(timer_state::waiting, std::memory_order_release); });
     } catch (...) {
       t.state.store(was, std::memory_order_release);
       throw;
@@ -182,15 +193,14 @@ bool modify_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_
 }
 
 /// Starts t anew, whatever state it is in. A timer on no heap goes onto own's; any other stays
-/// where it is. Returns whether it was pending.
-template <class Policy>
+/// where it is. Returns whether it was pending. `purpose` is f and seq, where timers have those.
+template <class Policy, class... Purpose>
 bool mod_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_t when,
-               std::int64_t period, typename basic_timer<Policy>::fire_fn f, std::uint64_t seq) {
+               std::int64_t period, Purpose... purpose) {
   check_times("mod_timer: when must be positive, period not negative", t, when, period);
   return modify_timer(own, t, when, [&] {
     t.period = period;
-    t.f = f;
-    t.seq = seq;
+    t.set_purpose(purpose...);
   });
 }
 

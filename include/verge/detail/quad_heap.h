@@ -152,19 +152,36 @@ class quad_heap {
     return place(i, {when, root_[i].node});
   }
 
-  /// Shows every entry once to `judge(entry&)`, which may change its key and returns a
-  /// filter_verdict; then restores the order, all in linear time. Returns how many were dropped.
-  /// `judge` must not throw and must not touch the heap.
-  template <class Judge>
-  std::size_t filter(Judge&& judge) noexcept {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < size_; ++i) {
-      if (judge(root_[i]) == filter_verdict::keep) root_[kept++] = root_[i];
+  /// Shows every entry once to `suspect(const entry&)`, and those of which that is true to
+  /// `judge(entry&)`, which may change the key and returns a filter_verdict; restores the order;
+  /// all in linear time. Returns how many were dropped. Neither may throw or touch the heap.
+  ///
+  /// One pass from the last entry to the root. Below and behind i all is in order, and what fills a
+  /// gap at i comes from there: so whatever stands at i then need only sink, and nothing that is
+  /// yet to be shown moves. Most entries have no children, or later ones, and stay in place.
+  ///
+  /// `suspect` is likely to look at the node: nodes are asked for ahead. Its answers are collected
+  /// before anything is done about them, without a branch, for they cannot be predicted.
+  template <class Suspect, class Judge>
+  std::size_t filter(Suspect&& suspect, Judge&& judge) noexcept {
+    constexpr std::size_t block = 64;
+    const std::size_t before = size_;
+    for (std::size_t end = size_; end != 0;) {
+      const std::size_t begin = end < block ? 0 : end - block;
+      std::size_t found[block];
+      const std::size_t count = begin >= ahead ? collect<true>(suspect, begin, end, found)
+                                               : collect<false>(suspect, begin, end, found);
+      std::size_t i = end;
+      for (std::size_t k = 0; k < count; ++k) {
+        sink_between(found[k] + 1, i);
+        i = found[k];
+        if (judge(root_[i]) == filter_verdict::drop && i != --size_) put(i, root_[size_]);
+        sink(i);
+      }
+      sink_between(begin, i);
+      end = begin;
     }
-    const std::size_t dropped = size_ - kept;
-    size_ = kept;
-    rebuild();
-    return dropped;
+    return before - size_;
   }
 
   /// Restores the order whatever it was, in linear time: from the last parent to the root, each
@@ -242,6 +259,7 @@ class quad_heap {
 
   static constexpr std::size_t parent(std::size_t i) noexcept { return (i - 1) / 4; }
   static constexpr std::size_t first_child(std::size_t i) noexcept { return 4 * i + 1; }
+  [[nodiscard]] std::size_t first_leaf() const noexcept { return (size_ + 2) / 4; }
 
   static constexpr std::size_t bytes_of(std::size_t capacity) noexcept {
     return capacity == 0 ? 0 : (capacity + lead) * sizeof(entry);
@@ -329,6 +347,38 @@ class quad_heap {
       }
     }
     put(i, e);
+  }
+
+  /// filter() asks for nodes so many entries ahead.
+  static constexpr std::size_t ahead = 16;
+
+  /// Puts the indices of those in [begin, end) that are suspect into `found`, from the last to the
+  /// first, and returns how many there are.
+  template <bool Fetch, class Suspect>
+  std::size_t collect(Suspect& suspect, std::size_t begin, std::size_t end,
+                      std::size_t* found) const noexcept {
+    const entry* const root = root_;
+    std::size_t count = 0;
+    for (std::size_t i = end; i-- != begin;) {
+      if constexpr (Fetch && has_addresses) __builtin_prefetch(root[i - ahead].node);
+      found[count] = i;
+      count += std::size_t{suspect(root[i])};
+    }
+    return count;
+  }
+
+  /// sink() for each in [begin, end), from the last to the first. Leaves have nowhere to go.
+  void sink_between(std::size_t begin, std::size_t end) noexcept {
+    for (std::size_t i = std::min(end, first_leaf()); i > begin;) sink(--i);
+  }
+
+  /// Entry i goes to its place, which is where it stands or below.
+  void sink(std::size_t i) noexcept {
+    const std::size_t first = first_child(i);
+    if (first >= size_) return;
+    // Nothing is written and nothing asked for if it is right.
+    if (first + 4 <= size_ && root_[i].when <= root_[least_of_four(first)].when) return;
+    sift_down(i, root_[i]);
   }
 
   /// Inlined by force: g++ takes a function that only prefetches for one without effect, and where

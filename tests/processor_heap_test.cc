@@ -1,0 +1,175 @@
+// What processor_heap does with timers whose handle goes while they wait: they are left to the
+// heap, which frees them when it comes upon them, and keeps their memory with its processor.
+
+#include <gtest/gtest.h>
+#include <support/scale.h>
+#include <verge/detail/timer_functions.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <semaphore>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "../bench/bare_host.h"
+
+namespace verge::test {
+namespace {
+
+using detail::timer_node;
+
+constexpr std::int64_t second = 1'000'000'000;
+
+thread_local unsigned this_processor = 0;
+
+/// The engine with two processors, under a clock that the test moves; what fires is run at once.
+class world final : public bench::bare_host {
+ public:
+  world() : bare_host(verge::engine::processor_heap) { engine().grow(2); }
+  ~world() { end(); }
+
+  template <class F>
+  timer_node& start(std::int64_t delay, F f, std::int64_t period = 0) {
+    return *detail::start_func_timer<detail::periodic_payload_bytes>(timers(), delay, period, f);
+  }
+  void pass(std::int64_t d) {
+    now_ += d;
+    for (unsigned p = 0; p < 2; ++p) {
+      while (engine().check_timers(p, now_, true).ran != 0) {
+      }
+    }
+  }
+  std::size_t nodes() { return timers().memory().nodes_live; }
+
+  std::int64_t now() noexcept override { return now_; }
+  std::int64_t cheap_now() noexcept override { return now_; }
+  unsigned home_processor() noexcept override { return this_processor; }
+  void timer_fired(std::int64_t when, std::int64_t now) noexcept override { EXPECT_LE(when, now); }
+
+ private:
+  std::int64_t now_ = 3600 * second;
+};
+
+/// Some timers, of which one after the other is replaced.
+class churn {
+ public:
+  churn(world& w, std::size_t n, std::uint64_t seed) : world_(w), random_(seed) {
+    for (std::size_t i = 0; i < n; ++i) live_.push_back(&start());
+  }
+  ~churn() {
+    for (timer_node* t : live_) detail::destroy_timer(*t);
+  }
+  churn(const churn&) = delete;
+  churn& operator=(const churn&) = delete;
+
+  timer_node* replace_one() {
+    timer_node*& t = live_[random_() % live_.size()];
+    timer_node& fresh = start();
+    detail::destroy_timer(*t);
+    return t = &fresh;
+  }
+
+ private:
+  timer_node& start() {
+    return world_.start(second + static_cast<std::int64_t>(random_() % 60) * second, [] {});
+  }
+
+  world& world_;
+  std::mt19937_64 random_;
+  std::vector<timer_node*> live_;
+};
+
+TEST(processor_heap, a_timer_whose_handle_goes_does_not_fire_and_is_freed) {
+  world w;
+  int fired = 0;
+  timer_node& one_shot = w.start(second, [&fired] { ++fired; });
+  timer_node& ticker = w.start(
+      2 * second, [&fired] { ++fired; }, second);
+  timer_node& put_off = w.start(second, [&fired] { ++fired; });
+  detail::reset_timer_after(&put_off, 3 * second);
+  timer_node& brought_forward = w.start(9 * second, [&fired] { ++fired; });
+  detail::reset_timer_after(&brought_forward, 2 * second);
+  for (timer_node* t : {&one_shot, &ticker, &put_off, &brought_forward}) detail::destroy_timer(*t);
+  EXPECT_EQ(w.engine().verify(), "");
+  w.pass(10 * second);
+  EXPECT_EQ(fired, 0);
+  EXPECT_EQ(w.engine().counts(0).deleted, 0U);
+  w.engine().drain();
+  EXPECT_EQ(w.nodes(), 0U);
+}
+
+TEST(processor_heap, what_a_callback_holds_goes_with_the_handle) {
+  world w;
+  const auto held = std::make_shared<int>(1);
+  timer_node& t = w.start(second, [held] {});
+  EXPECT_EQ(held.use_count(), 2);
+  detail::destroy_timer(t);
+  EXPECT_EQ(held.use_count(), 1) << "though the heap has the node still";
+}
+
+TEST(processor_heap, a_ticker_can_be_destroyed_by_its_own_callback) {
+  world w;
+  timer_node* ticker = nullptr;
+  int fired = 0;
+  const auto tick = [&] {
+    ++fired;
+    detail::destroy_timer(*ticker);
+  };
+  const auto* const p = &tick;
+  ticker = &w.start(
+      second, [p] { (*p)(); }, second);
+  w.pass(5 * second);
+  w.pass(5 * second);
+  EXPECT_EQ(fired, 1);
+  w.engine().drain();
+  EXPECT_EQ(w.nodes(), 0U);
+}
+
+TEST(processor_heap, nodes_are_in_proportion_to_live_timers) {
+  world w;
+  const auto live = scale<std::size_t>(20'000, 8'000);
+  churn timers(w, live, 1);
+  for (std::size_t i = 0; i < 10 * live; ++i) {
+    timers.replace_one();
+    // A third of the live ones stopped, as many that wait to be used again.
+    ASSERT_LE(w.nodes(), live * 5 / 3 + 64);
+  }
+  EXPECT_EQ(w.engine().verify(), "");
+}
+
+TEST(processor_heap, memory_stays_with_the_processor) {
+  world w;
+  std::binary_semaphore turn[2] = {std::binary_semaphore(1), std::binary_semaphore(0)};
+  std::set<timer_node*> used[2];
+  const auto work = [&](unsigned me) {
+    this_processor = me;
+    turn[me].acquire();
+    churn timers(w, 1000, me);
+    turn[1 - me].release();
+    // In turns, shorter than it takes to leave enough behind for a sweep.
+    for (int round = 0; round < 200; ++round) {
+      turn[me].acquire();
+      for (int i = 0; i < 50; ++i) {
+        timer_node* const fresh = timers.replace_one();
+        if (round >= 100) used[me].insert(fresh);
+      }
+      turn[1 - me].release();
+    }
+    turn[me].acquire();
+    turn[1 - me].release();
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  std::vector<timer_node*> both;
+  std::set_intersection(used[0].begin(), used[0].end(), used[1].begin(), used[1].end(),
+                        std::back_inserter(both));
+  EXPECT_GT(used[0].size(), 500U);
+  EXPECT_LT(both.size(), used[0].size() / 10);
+}
+
+}  // namespace
+}  // namespace verge::test
