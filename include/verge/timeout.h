@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -99,15 +98,15 @@ class [[nodiscard("co_await it, or wait() for it")]] timeout_operation
   std::int64_t limit_;
 };
 
-template <class T>
-task<T> timeout_task(task<T> work, std::chrono::nanoseconds limit) {
+/// Runs `work`, and cancels it when the limit is reached. A limit says whether work may begin(),
+/// sets an alarm() - a handle with stop(), as of after_func - and throws what it is to have reached
+/// it.
+template <class T, class Limit>
+task<T> limited_task(Limit limit, task<T> work) {
+  limit.begin();
   join_handle<T> h = go(std::move(work));
-  std::atomic<bool> expired{false};
   // Goes before the handle does, and waits for its callback then.
-  const timer alarm = after_func(limit, [&h, &expired] {
-    expired.store(true, std::memory_order_relaxed);
-    h.cancel();
-  });
+  auto alarm = limit.alarm([&h] { h.cancel(); });
   try {
     co_await end_of(h);
   } catch (const cancelled&) {
@@ -116,10 +115,22 @@ task<T> timeout_task(task<T> work, std::chrono::nanoseconds limit) {
   try {
     co_return co_await shielded_join(h);
   } catch (const cancelled&) {
-    if (!expired.load(std::memory_order_relaxed)) throw;
+    if (alarm.stop()) throw;  // it was not the limit
   }
-  throw_timed_out();
+  limit.fail();
 }
+
+struct time_limit {
+  std::chrono::nanoseconds length;
+
+  /// However short the time: what can be done at once is done.
+  void begin() const noexcept {}
+  template <class F>
+  timer alarm(F f) const {
+    return after_func(length, std::move(f));
+  }
+  [[noreturn]] void fail() const { throw_timed_out(); }
+};
 
 template <class A>
 concept is_operation = requires {
@@ -137,7 +148,7 @@ auto timeout(Op&& op, std::chrono::duration<Rep, Period> limit) {
 /// Runs `work`, and cancels it when `limit` has passed.
 template <class T, class Rep, class Period>
 task<T> timeout(task<T> work, std::chrono::duration<Rep, Period> limit) {
-  return detail::timeout_task(std::move(work), saturate(limit));
+  return detail::limited_task(detail::time_limit{saturate(limit)}, std::move(work));
 }
 
 }  // namespace verge

@@ -119,24 +119,18 @@ class [[nodiscard("co_await it, or wait() for it")]] under_operation
   Op op_;
 };
 
-template <class T>
-task<T> under_task(context ctx, task<T> work) {
-  if (ctx.err()) throw_context_done(ctx);
-  join_handle<T> h = go(std::move(work));
-  // Goes before the handle does, and waits for its callback then.
-  const context_callback alarm = after_func(ctx, [&h] { h.cancel(); });
-  try {
-    co_await end_of(h);
-  } catch (const cancelled&) {
-    h.cancel();  // this task was cancelled, and takes the other one with it
+struct context_limit {
+  context ctx;
+
+  void begin() const {
+    if (ctx.err()) fail();
   }
-  try {
-    co_return co_await shielded_join(h);
-  } catch (const cancelled&) {
-    if (!ctx.err()) throw;
+  template <class F>
+  context_callback alarm(F f) const {
+    return after_func(ctx, std::move(f));
   }
-  throw_context_done(ctx);
-}
+  [[noreturn]] void fail() const { throw_context_done(ctx); }
+};
 
 }  // namespace detail
 
@@ -148,7 +142,7 @@ auto under(context ctx, Op&& op) {
 /// Runs `work`, and cancels it when ctx is done.
 template <class T>
 task<T> under(context ctx, task<T> work) {
-  return detail::under_task(std::move(ctx), std::move(work));
+  return detail::limited_task(detail::context_limit{std::move(ctx)}, std::move(work));
 }
 
 }  // namespace verge
