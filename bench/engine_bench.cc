@@ -25,11 +25,9 @@
 // rounds, so that a slow moment of the machine meets everybody.
 
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -41,18 +39,22 @@
 
 #include <clock/fast_clock.h>
 #include <clock/true_clock.h>
-#include <verge/detail/heap_memory.h>
 #include <verge/detail/timer_functions.h>
 
 #include "bare_host.h"
 #include "peers/measure.h"
+#include "standalone.h"
 
 namespace {
 
 using verge::detail::clockwork;
 using verge::detail::timer_node;
 
+using verge::bench::huge_allocator;
+using verge::bench::median;
+using verge::bench::option;
 using verge::bench::random_numbers;
+using verge::bench::resident_bytes;
 using verge::bench::second;
 
 thread_local unsigned this_processor = 0;
@@ -83,21 +85,8 @@ struct callback {
 };
 std::uint64_t called = 0;
 
-/// Memory on huge pages, for the handles: they are the benchmark's, and not what is measured.
-template <class T>
-struct huge_allocator {
-  using value_type = T;
-  static std::size_t bytes(std::size_t n) {
-    return verge::detail::heap_memory::round_up(n * sizeof(T));
-  }
-  T* allocate(std::size_t n) {
-    return static_cast<T*>(verge::detail::heap_memory::allocate(bytes(n)));
-  }
-  void deallocate(T* p, std::size_t n) { verge::detail::heap_memory::release(p, bytes(n)); }
-  bool operator==(const huge_allocator&) const { return true; }
-};
-
-/// Handles to n timers, and what is done to them. On lines of its own: each thread has one.
+/// Handles to n timers and what is done to them; the memory of the handles is not what is measured.
+/// On lines of its own: each thread has one.
 class alignas(128) handles {
  public:
   handles(bench_world& world, std::size_t n, std::uint64_t seed)
@@ -112,10 +101,7 @@ class alignas(128) handles {
 
   std::size_t size() const { return nodes_.size(); }
   void fill(std::int64_t from = second, std::int64_t length = 60 * second) {
-    for (timer_node*& t : nodes_) {
-      t = start(from + static_cast<std::int64_t>(
-                           random_.below(static_cast<std::uint64_t>(length) >> 4) << 4));
-    }
+    for (timer_node*& t : nodes_) t = start(from + random_.within(length));
   }
   void start_stop() {
     timer_node*& t = any();
@@ -146,9 +132,7 @@ class alignas(128) handles {
 };
 
 double read(clockid_t clock) {
-  timespec t{};
-  ::clock_gettime(clock, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+  return static_cast<double>(verge::bench::read_clock(clock)) / static_cast<double>(second);
 }
 
 /// What one thread does is measured by the time it had a core; two, by the clock.
@@ -156,15 +140,6 @@ double seconds_of(const std::function<void()>& f, clockid_t clock = CLOCK_THREAD
   const double begin = read(clock);
   f();
   return read(clock) - begin;
-}
-
-std::size_t resident_bytes() {
-  std::FILE* f = std::fopen("/proc/self/statm", "r");
-  unsigned long total = 0;
-  unsigned long resident = 0;
-  if (f == nullptr || std::fscanf(f, "%lu %lu", &total, &resident) != 2) resident = 0;
-  if (f != nullptr) std::fclose(f);
-  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
 /// As many operations as take a fraction of a second, but enough to go round.
@@ -289,11 +264,6 @@ double in_threads(verge::engine which, std::size_t n, unsigned threads, bool eac
   return static_cast<double>(k) * threads / took * 1e-6;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 void row(const char* what, const std::vector<std::vector<figures>>& of, double figures::*which,
          bool least = false) {
   std::printf("| %s |", what);
@@ -354,15 +324,6 @@ void run(const std::vector<verge::engine>& engines, std::size_t smallest, std::s
     threads(("two threads" + timers).c_str(), each, 2, false);
     threads(("two threads" + timers + ", each other's").c_str(), each, 2, true);
   }
-}
-
-/// The number behind --name=, which must be positive; false if this is not that option.
-template <class Number>
-bool option(std::string_view argument, std::string_view name, Number& value) {
-  if (!argument.starts_with(name)) return false;
-  argument.remove_prefix(name.size());
-  const auto [end, error] = std::from_chars(argument.begin(), argument.end(), value);
-  return error == std::errc{} && end == argument.end() && value > 0;
 }
 
 bool names(std::string_view argument, std::vector<verge::engine>& engines) {

@@ -10,7 +10,6 @@
 //                                 were left have fired.
 
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -29,6 +28,8 @@ namespace {
 
 using verge::detail::timer_node;
 
+using verge::bench::random_numbers;
+using verge::bench::resident_bytes;
 using verge::bench::second;
 
 /// The engine in simulated time, which begins long enough after zero.
@@ -58,32 +59,21 @@ timer_node* start(soak_world& world, std::int64_t delay) {
 
 /// Of the processor's time that the program has had.
 double now_seconds() {
-  timespec t{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
-std::size_t resident_bytes() {
-  std::FILE* f = std::fopen("/proc/self/statm", "r");
-  unsigned long total = 0;
-  unsigned long resident = 0;
-  if (f == nullptr || std::fscanf(f, "%lu %lu", &total, &resident) != 2) resident = 0;
-  if (f != nullptr) std::fclose(f);
-  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return static_cast<double>(verge::bench::read_clock(CLOCK_THREAD_CPUTIME_ID)) /
+         static_cast<double>(second);
 }
 
 int churn(std::uint64_t pairs) {
   soak_world world;
-  verge::bench::random_numbers random(1);
+  random_numbers random(1);
   std::vector<timer_node*> all(10'000);
-  const auto delay = [&] { return second + static_cast<std::int64_t>(random() % (60 * second)); };
-  for (timer_node*& t : all) t = start(world, delay());
+  for (timer_node*& t : all) t = start(world, random.delay());
   std::size_t first = 0;
   const double begin = now_seconds();
   for (std::uint64_t i = 0; i < pairs; ++i) {
-    timer_node*& t = all[random() % all.size()];
+    timer_node*& t = all[random.below(all.size())];
     verge::detail::destroy_timer(*t);
-    t = start(world, delay());
+    t = start(world, random.delay());
     if (i == 100'000) first = resident_bytes();
   }
   const std::size_t last = resident_bytes();
@@ -100,7 +90,7 @@ int churn(std::uint64_t pairs) {
 
 int many(std::uint64_t n) {
   soak_world world;
-  verge::bench::random_numbers random(1);
+  random_numbers random(1);
   std::vector<timer_node*> all(n, nullptr);
   const std::size_t before = resident_bytes();
   double begin = now_seconds();
@@ -113,9 +103,7 @@ int many(std::uint64_t n) {
     std::fflush(stdout);
     begin = now_seconds();
   };
-  for (timer_node*& t : all) {
-    t = start(world, second + static_cast<std::int64_t>(random() % (60 * second)));
-  }
+  for (timer_node*& t : all) t = start(world, random.delay());
   std::printf("%.1f bytes per timer\n",
               static_cast<double>(resident_bytes() - before) / static_cast<double>(n));
   say("start", n);

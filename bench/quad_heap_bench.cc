@@ -19,10 +19,8 @@
 // Rounds are interleaved: each goes through all contenders after one that is not counted, and the
 // tables show medians over the rounds, so that a slow moment of the machine meets everybody.
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -32,9 +30,15 @@
 
 #include <queue/quad_heap.h>
 
+#include "peers/measure.h"
+#include "standalone.h"
+
 namespace {
 
-using verge::detail::heap_memory;
+using verge::bench::huge_allocator;
+using verge::bench::median;
+using verge::bench::option;
+using verge::bench::random_numbers;
 
 struct alignas(64) timer {
   std::int64_t when;
@@ -43,34 +47,8 @@ struct alignas(64) timer {
 };
 static_assert(sizeof(timer) == 64);
 
-class splitmix {
- public:
-  explicit splitmix(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t operator()() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-  /// Up to about four seconds, never zero.
-  std::int64_t delay() { return static_cast<std::int64_t>((*this)() >> 32) + 1; }
-
- private:
-  std::uint64_t state_;
-};
-
-/// Memory on huge pages: for the timers, and for a std::priority_queue that is helped to it.
-template <class T>
-struct huge_allocator {
-  using value_type = T;
-  huge_allocator() = default;
-  template <class U>
-  huge_allocator(const huge_allocator<U>&) {}  // NOLINT: converts, as allocators do
-  static std::size_t bytes(std::size_t n) { return heap_memory::round_up(n * sizeof(T)); }
-  T* allocate(std::size_t n) { return static_cast<T*>(heap_memory::allocate(bytes(n))); }
-  void deallocate(T* p, std::size_t n) { heap_memory::release(p, bytes(n)); }
-  bool operator==(const huge_allocator&) const { return true; }
-};
+/// Up to about four seconds, never zero.
+std::int64_t delay(random_numbers& random) { return static_cast<std::int64_t>(random() >> 32) + 1; }
 
 using timers = std::vector<timer, huge_allocator<timer>>;
 
@@ -205,9 +183,7 @@ volatile std::uint64_t sink = 0;
 
 /// The processor time of this thread: on a machine that is shared, what others take is not counted.
 double nanoseconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+  return static_cast<double>(verge::bench::read_clock(CLOCK_THREAD_CPUTIME_ID));
 }
 
 /// One measurement of one contender: nanoseconds per step or push, or whatever the table is about.
@@ -222,12 +198,12 @@ measurement waiting(std::size_t n, Step step) {
   struct state {
     timers nodes;
     Contender heap;
-    splitmix random{1};
+    random_numbers random{1};
   };
   auto s = std::make_shared<state>();
   s->nodes.resize(n);
   for (timer& t : s->nodes) {
-    t.when = s->random.delay();
+    t.when = delay(s->random);
     s->heap.push(t.when, &t);
   }
   return [s, step, steps = steps_for(n)] {
@@ -241,7 +217,7 @@ template <class Contender>
 measurement hold(std::size_t n) {
   return waiting<Contender>(n, [](auto& s) {
     timer* const t = s.heap.pop().node;
-    t->when += s.random.delay();
+    t->when += delay(s.random);
     s.heap.push(t->when, t);
   });
 }
@@ -250,23 +226,23 @@ template <class Contender>
 measurement bare(std::size_t n) {
   return waiting<Contender>(n, [](auto& s) {
     const keyed first = s.heap.pop();
-    s.heap.push(first.when + s.random.delay(), first.node);
+    s.heap.push(first.when + delay(s.random), first.node);
   });
 }
 
 template <class Contender>
 measurement remove(std::size_t n) {
   return waiting<Contender>(n, [](auto& s) {
-    timer* const t = &s.nodes[s.random() % s.nodes.size()];
+    timer* const t = &s.nodes[s.random.below(s.nodes.size())];
     s.heap.remove(t);
-    t->when = s.random.delay();
+    t->when = delay(s.random);
     s.heap.push(t->when, t);
   });
 }
 
 template <class Contender>
-double drain_once(timers& nodes, splitmix& random) {
-  for (timer& t : nodes) t.when = random.delay();
+double drain_once(timers& nodes, random_numbers& random) {
+  for (timer& t : nodes) t.when = delay(random);
   std::uint64_t sum = 0;
   const double begin = nanoseconds();
   {
@@ -282,7 +258,7 @@ double drain_once(timers& nodes, splitmix& random) {
 template <class Contender>
 measurement drain(const std::shared_ptr<timers>& nodes) {
   const std::size_t times = std::max<std::size_t>(1, 500'000 / nodes->size());
-  return [nodes, times, random = splitmix(1)]() mutable {
+  return [nodes, times, random = random_numbers(1)]() mutable {
     double sum = 0;
     for (std::size_t i = 0; i < times; ++i) sum += drain_once<Contender>(*nodes, random);
     return sum / static_cast<double>(times);
@@ -314,11 +290,6 @@ measurement slowest_thousand(std::size_t n) {
     }
     return longest / 1000;
   };
-}
-
-double median(std::vector<double> taken) {
-  std::sort(taken.begin(), taken.end());
-  return (taken[taken.size() / 2] + taken[(taken.size() - 1) / 2]) / 2;
 }
 
 /// Runs the rounds and prints a line of the table: ours, which is the first, and the others with
@@ -390,15 +361,6 @@ void run(std::size_t largest, int rounds) {
   for (const std::size_t n : sizes) {
     compete("remove", n, rounds, {remove<ours_tracked>(n), remove<quad_pointers_tracked>(n)});
   }
-}
-
-/// The number behind --name=, which must be positive; false if this is not that option.
-template <class Number>
-bool option(std::string_view argument, std::string_view name, Number& value) {
-  if (!argument.starts_with(name)) return false;
-  argument.remove_prefix(name.size());
-  const auto [end, error] = std::from_chars(argument.begin(), argument.end(), value);
-  return error == std::errc{} && end == argument.end() && value > 0;
 }
 
 }  // namespace
