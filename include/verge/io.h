@@ -95,7 +95,7 @@ class buffer {
   template <detail::bytes_in_a_row R>
   requires(!std::same_as<std::remove_cvref_t<R>, buffer> &&
            !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
-      buffer(R&& bytes)
+      buffer(R&& bytes)  // NOLINT(bugprone-forwarding-reference-overload): it overlooks requires
   noexcept : buffer(std::ranges::data(bytes), std::ranges::size(bytes)) {}
 
   void* data() const noexcept { return data_; }
@@ -114,7 +114,7 @@ class const_buffer {
   const_buffer(std::string_view text) noexcept : const_buffer(text.data(), text.size()) {}
   template <detail::bytes_in_a_row R>
   requires(!std::same_as<std::remove_cvref_t<R>, const_buffer> && !detail::is_literal<R>)
-      const_buffer(R&& bytes)
+      const_buffer(R&& bytes)  // NOLINT(bugprone-forwarding-reference-overload): the same
   noexcept : const_buffer(std::ranges::data(bytes), std::ranges::size(bytes)) {}
 
   const void* data() const noexcept { return data_; }

@@ -29,7 +29,7 @@
 ///
 /// Inside a task or a callback of a runtime, everything - timers, `go`, sleep - is that runtime's.
 namespace verge::detail {
-struct runtime_core;
+struct [[gnu::visibility("hidden")]] runtime_core;
 }
 
 namespace verge {

@@ -15,7 +15,7 @@
 namespace verge::detail {
 
 /// A context that can be done: it has a canceller, a deadline, a stop_token. src/context/scope.h.
-class context_scope;
+class [[gnu::visibility("hidden")]] context_scope;
 
 /// One context: a scope, or a value on the way to one.
 struct context_node {
@@ -85,7 +85,7 @@ bool scope_is_done(const context_scope& s) noexcept;
 void cancel_scope(context_scope& s, std::error_code cause) noexcept;
 
 /// A callback for when a scope is done: the record, and the timer node that holds the function.
-struct context_callback_record;
+struct [[gnu::visibility("hidden")]] context_callback_record;
 /// Takes over the node, which must never have been started.
 context_callback_record* start_context_callback(context_node* of, timer_node& t);
 bool stop_context_callback(context_callback_record& r) noexcept;

@@ -26,7 +26,7 @@
 ///  - The rules for waiters stand in waiter.h.
 namespace verge::detail {
 
-class clockwork;
+class [[gnu::visibility("hidden")]] clockwork;
 class [[gnu::visibility("hidden")]] poller;
 class scheduler;
 class thread_waiter;
