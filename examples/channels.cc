@@ -52,6 +52,7 @@ verge::task<> run() {
   verge::chan<int> stop;
 
   std::vector<verge::join_handle<>> workers;
+  workers.reserve(4);
   for (int i = 0; i < 4; ++i) workers.push_back(verge::go(work, jobs, results));
   auto collector = verge::go(collect, results, stop);
 

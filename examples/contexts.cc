@@ -29,7 +29,7 @@ verge::task<> ask(verge::context ctx, std::string backend, std::chrono::millisec
 }
 
 // Code that has a std::stop_token and no idea of contexts.
-int count_until(std::stop_token stop) {
+int count_until(const std::stop_token& stop) {
   int n = 0;
   for (; !stop.stop_requested(); ++n) std::this_thread::sleep_for(1ms);
   return n;

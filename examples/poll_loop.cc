@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <stdexcept>
 
 using namespace std::chrono_literals;
 using loop_clock = std::chrono::steady_clock;
@@ -42,7 +43,7 @@ int main() {
   });
   int messages = 3;
   std::function<void()> talk = [&] {
-    if (::write(client, "hello", 5) != 5) std::exit(EXIT_FAILURE);
+    if (::write(client, "hello", 5) != 5) throw std::runtime_error("the client cannot write");
     if (--messages > 0) timers.start(loop_clock::now() + 20ms, talk);
   };
   timers.start(loop_clock::now() + 20ms, talk);

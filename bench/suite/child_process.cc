@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <system_error>
 
 namespace verge::bench {
@@ -24,6 +23,7 @@ struct surroundings {
 
 pid_t start(std::vector<std::string> words, const surroundings& s) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
 
@@ -37,7 +37,8 @@ pid_t start(std::vector<std::string> words, const surroundings& s) {
   posix_spawn_file_actions_destroy(&actions);
   if (code == ENOENT) throw program_not_found(words[0] + " was not found");
   if (code != 0) {
-    throw std::runtime_error("cannot start " + words[0] + ": " + std::strerror(code));
+    throw std::runtime_error("cannot start " + words[0] + ": " +
+                             std::generic_category().message(code));
   }
   return pid;
 }
@@ -117,7 +118,7 @@ std::string child_process::ask(const std::string& line, std::chrono::seconds at_
     }
     pollfd readable{.fd = answers_, .events = POLLIN, .revents = 0};
     const int ready = poll(&readable, 1, static_cast<int>(left.count()));
-    if (ready < 0) fail(errno == EINTR ? "interrupted" : std::strerror(errno));
+    if (ready < 0) fail(errno == EINTR ? "interrupted" : std::generic_category().message(errno));
     if (ready == 0) continue;
     std::array<char, 65536> buffer{};
     const ssize_t got = read(answers_, buffer.data(), buffer.size());

@@ -23,7 +23,7 @@ void build(const std::vector<std::string>& words, const fs::path& folder) {
 
 /// A folder in which a compiler may keep things, also where there is no home.
 fs::path folder_for(const char* name) {
-  const fs::path folder = built / name;
+  fs::path folder = built / name;
   fs::create_directories(folder);
   return folder;
 }

@@ -10,8 +10,8 @@
 
 namespace http {
 
-server::server(server_options options, handler h)
-    : options_(std::move(options)),
+server::server(const server_options& options, handler h)
+    : options_(options),
       handler_(std::move(h)),
       listener_(verge::tcp_listener::listen(options_.at).or_throw()) {}
 

@@ -37,7 +37,7 @@ struct server_options {
 class server {
  public:
   /// Listens from here on. Throws std::system_error if it cannot.
-  server(server_options options, handler h);
+  server(const server_options& options, handler h);
 
   verge::endpoint local() const { return listener_.local().or_throw(); }
   verge::task<> serve(verge::context ctx);

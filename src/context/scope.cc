@@ -108,6 +108,7 @@ void context_scope::cancel(bool by_deadline, std::error_code why) noexcept {
   context_scope* to_stop = nullptr;
   switch (finish(by_deadline, why)) {
     case finished::with_others:
+      // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): the caller has a share of the memory
       tell_source_later(to_stop);
       [[fallthrough]];
     case finished::before:
@@ -117,7 +118,7 @@ void context_scope::cancel(bool by_deadline, std::error_code why) noexcept {
       settled_.store(true, std::memory_order_release);
       break;
   }
-  leave_parent();
+  leave_parent();  // NOLINT(clang-analyzer-cplusplus.NewDelete): likewise
   // Users' code, which may wait for anything: so only when all that is beneath is done. It may also
   // drop the last handle.
   while (to_stop != nullptr) {

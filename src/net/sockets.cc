@@ -284,8 +284,8 @@ result<unix_listener> unix_listener::listen(const endpoint& at, listen_options o
 
 unix_listener& unix_listener::operator=(unix_listener&& other) noexcept {
   detail::remove_file(path_);
-  descriptor::operator=(std::move(other));
   path_ = std::exchange(other.path_, {});
+  descriptor::operator=(std::move(other));
   return *this;
 }
 
@@ -336,8 +336,8 @@ result<std::pair<unix_datagram, unix_datagram>> unix_datagram::pair() {
 
 unix_datagram& unix_datagram::operator=(unix_datagram&& other) noexcept {
   detail::remove_file(path_);
-  descriptor::operator=(std::move(other));
   path_ = std::exchange(other.path_, {});
+  descriptor::operator=(std::move(other));
   return *this;
 }
 

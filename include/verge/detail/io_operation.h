@@ -43,6 +43,7 @@ class descriptor_handle {
     return *this;
   }
   ~descriptor_handle() {
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): lost in a binding `[d, e]`
     if (it_ != nullptr) close_and_drop();
   }
 
