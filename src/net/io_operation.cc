@@ -1,4 +1,5 @@
-// The operations on descriptors: what each system call's answer means.
+// The operations on descriptors that carry bytes: what each system call's answer means. Those that
+// make connections are in connecting.cc.
 
 #include <verge/detail/io_operation.h>
 
@@ -9,19 +10,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <ctime>
 #include <stdexcept>
 
-#include <net/descriptor.h>
-#include <net/sockets.h>
+#include <net/system_call.h>
 
 namespace verge::detail {
 
 namespace {
-
-constexpr bool would_block(int code) noexcept { return code == EAGAIN || code == EWOULDBLOCK; }
 
 /// The kernel takes no more in one call.
 constexpr std::size_t most_at_once = 1U << 30;
@@ -94,11 +91,7 @@ bool io_action::start(waiter& w) noexcept {
   for (;; woken = true) {
     if (woken || !reads_stream || !d.certainly_nothing()) {
       d.expect_events(direction_);
-      if (attempt_(*this, d)) {
-        d.leave(direction_, exclusive_, true);
-        entered_ = false;
-        return false;
-      }
+      if (attempt_(*this, d)) break;
     }
     switch (d.wait(direction_, waiting_, w)) {
       case descriptor::waits::try_again:
@@ -116,10 +109,11 @@ bool io_action::start(waiter& w) noexcept {
         error_ = net_errc::runtime_ended;
         break;
     }
-    d.leave(direction_, exclusive_, true);
-    entered_ = false;
-    return false;
+    break;
   }
+  d.leave(direction_, exclusive_, true);
+  entered_ = false;
+  return false;
 }
 
 void io_action::withdraw() noexcept {
@@ -163,29 +157,24 @@ read_action::read_action(io_operation<read_action>& op) noexcept
 
 bool read_action::attempt(io_action& a, descriptor& d) noexcept {
   auto& self = static_cast<read_action&>(a);
-  for (;;) {
-    if (self.done_ == self.size_) return true;  // also if nothing was wanted
+  while (self.done_ != self.size_) {  // nothing may be wanted
     const std::size_t room = std::min(self.size_ - self.done_, most_at_once);
     std::byte* const to = self.data_ + self.done_;
-    const ssize_t n = d.kind().socket ? ::recv(d.fd(), to, room, 0) : ::read(d.fd(), to, room);
-    if (n > 0) {
-      const auto got = static_cast<std::size_t>(n);
-      self.done_ += got;
-      const bool all = got < room && d.kind().tcp;
-      d.set_drained(all);
-      if (!self.full_) return true;
-      if (all && self.done_ != self.size_ && d.certainly_nothing()) return false;
-      continue;
-    }
+    const ssize_t n = uninterrupted(
+        [&] { return d.kind().socket ? ::recv(d.fd(), to, room, 0) : ::read(d.fd(), to, room); });
+    if (n < 0) return ends_by_errno(self.error_);
     if (n == 0) {
       if (d.kind().stream) self.error_ = net_errc::end_of_stream;
-      return true;
+      break;
     }
-    if (would_block(errno)) return false;
-    if (errno == EINTR) continue;
-    self.error_ = system_error_code(errno);
-    return true;
+    const auto got = static_cast<std::size_t>(n);
+    self.done_ += got;
+    const bool all = got < room && d.kind().tcp;
+    d.set_drained(all);
+    if (!self.full_) break;
+    if (all && self.done_ != self.size_ && d.certainly_nothing()) return false;
   }
+  return true;
 }
 
 io_result read_action::finish(std::uint32_t winner) {
@@ -206,23 +195,14 @@ bool write_action::attempt(io_action& a, descriptor& d) noexcept {
   while (self.done_ != self.size_) {
     const std::size_t rest = std::min(self.size_ - self.done_, most_at_once);
     const std::byte* const from = self.data_ + self.done_;
-    ssize_t n = 0;
-    if (d.kind().socket) {
-      n = ::send(d.fd(), from, rest, MSG_NOSIGNAL);
-    } else if (d.kind().pipe) {
-      n = write_without_signal(d.fd(), from, rest);
-    } else {
-      n = ::write(d.fd(), from, rest);
-    }
-    if (n >= 0) {
-      self.done_ += static_cast<std::size_t>(n);
-      if (!self.all_) return true;
-      continue;
-    }
-    if (would_block(errno)) return false;
-    if (errno == EINTR) continue;
-    self.error_ = system_error_code(errno);
-    return true;
+    const ssize_t n = uninterrupted([&] {
+      if (d.kind().socket) return ::send(d.fd(), from, rest, MSG_NOSIGNAL);
+      if (d.kind().pipe) return write_without_signal(d.fd(), from, rest);
+      return ::write(d.fd(), from, rest);
+    });
+    if (n < 0) return ends_by_errno(self.error_);
+    self.done_ += static_cast<std::size_t>(n);
+    if (!self.all_) break;
   }
   return true;
 }
@@ -243,198 +223,13 @@ readiness_action::readiness_action(io_operation<readiness_action>& op) noexcept
 bool readiness_action::attempt(io_action& a, descriptor& d) noexcept {
   auto& self = static_cast<readiness_action&>(a);
   pollfd p{.fd = d.fd(), .events = self.events_, .revents = 0};
-  for (;;) {
-    const int n = ::poll(&p, 1, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) self.error_ = system_error_code(errno);
-    return n != 0;
-  }
+  const int n = uninterrupted([&] { return ::poll(&p, 1, 0); });
+  return n < 0 ? ends_by_errno(self.error_) : n > 0;
 }
 
 std::error_code readiness_action::finish(std::uint32_t winner) {
   conclude(winner);
   return error_;
-}
-
-// ---- Accepting
-
-namespace {
-
-constexpr std::int64_t ms = 1'000'000;
-constexpr std::int64_t first_back_off = 2 * ms;
-constexpr std::int64_t longest_back_off = 200 * ms;
-
-bool is_exhaustion(int code) noexcept {
-  return code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
-}
-
-/// The connection has ended before it was accepted, or the network had an error to report on it
-/// (accept(2)): the next one may be well.
-bool is_of_one_connection(int code) noexcept {
-  switch (code) {
-    case ECONNABORTED:
-    case EINTR:
-    case ENETDOWN:
-    case EPROTO:
-    case ENOPROTOOPT:
-    case EHOSTDOWN:
-    case ENONET:
-    case EHOSTUNREACH:
-    case EOPNOTSUPP:
-    case ENETUNREACH:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
-accept_action::accept_action(descriptor* listener) noexcept
-    : io_action(listener, io_direction::read, false, &attempt) {}
-
-bool accept_action::attempt(io_action& a, descriptor& d) noexcept {
-  auto& self = static_cast<accept_action&>(a);
-  self.exhausted_ = false;
-  for (;;) {
-    const int fd = ::accept4(d.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd >= 0) {
-      auto [accepted, error] = adopt_socket(fd, d.kind(), d.home());
-      self.accepted_ = std::move(accepted);
-      self.error_ = error;
-      return true;
-    }
-    const int code = errno;
-    if (would_block(code)) return false;
-    if (is_exhaustion(code)) {
-      self.exhausted_ = true;
-      return false;
-    }
-    // A listener that is not one says EOPNOTSUPP too, and is not made here.
-    if (is_of_one_connection(code)) continue;
-    self.error_ = system_error_code(code);
-    return true;
-  }
-}
-
-/// While descriptors are short no event tells when to try again: the connection that waits has had
-/// its event. So a timer does. The waiter stays on the listener's list as well, for a close or a
-/// deadline, and for events of further connections, which are as good a moment.
-bool accept_action::start(waiter& w) noexcept {
-  back_off_.reset();
-  if (!io_action::start(w)) return false;
-  if (!exhausted_) {
-    delay_ = 0;
-    return true;
-  }
-  delay_ = std::clamp(2 * delay_, first_back_off, longest_back_off);
-  try {
-    back_off_.emplace(sleep_operation::for_delay(delay_));
-    if (back_off_->start(w, waiter::by_hint)) return true;
-  } catch (...) {
-    // No memory for a timer: handled below.
-  }
-  // The time is up already, or cannot be told: that is for the caller to know.
-  back_off_.reset();
-  if (!w.claim(waiter::by_owner)) return true;  // something has come meanwhile
-  io_action::withdraw();
-  error_ = std::make_error_code(std::errc::too_many_files_open);
-  return false;
-}
-
-void accept_action::again() noexcept {
-  if (back_off_) back_off_->withdraw();
-  unlist();  // for it may have been the timer
-}
-
-void accept_action::withdraw() noexcept {
-  if (back_off_) back_off_->withdraw();
-  io_action::withdraw();
-}
-
-descriptor_handle accept_action::conclude_accept(std::uint32_t winner) {
-  if (back_off_) back_off_->withdraw();
-  back_off_.reset();
-  conclude(winner);
-  return std::move(accepted_);
-}
-
-// ---- Connecting
-
-connect_action::connect_action(const target& t)
-    : io_action(nullptr, io_direction::write, false, &attempt), target_(t) {
-  auto [made, error] = make_socket(t.to, t.type, net_home::here());
-  socket_ = std::move(made);
-  descriptor_ = socket_.get();
-  error_ = error;
-}
-
-bool connect_action::start(waiter& w) noexcept {
-  if (error_) return false;
-  return io_action::start(w);
-}
-
-/// The first time it asks for the connection, after that whether it is there.
-bool connect_action::attempt(io_action& a, descriptor& d) noexcept {
-  auto& self = static_cast<connect_action&>(a);
-  if (self.begun_) {
-    const std::error_code e = self.connected(d);
-    if (e == std::errc::operation_in_progress) return false;
-    self.error_ = e;
-    return true;
-  }
-  self.begun_ = true;
-  int code = 0;
-  while (::connect(d.fd(), self.target_.to.address(), self.target_.to.size()) != 0) {
-    code = errno;
-    if (code != EINTR) break;
-    code = 0;
-  }
-  if (code == EISCONN) code = 0;
-  const bool waits = code == EINPROGRESS || code == EALREADY;
-  if (code != 0 && !waits) {
-    self.error_ = system_error_code(code);
-    return true;
-  }
-  // Only now: a socket that is not being connected has an event to tell of that.
-  self.error_ = d.attach();
-  if (self.error_) return true;
-  if (waits && self.target_.limit != never) {
-    self.error_ =
-        d.set_deadline(false, true, when_after(d.home().scheduler->now(), self.target_.limit));
-    if (self.error_) return true;
-  }
-  return !waits;
-}
-
-/// Nothing if it is connected, operation_in_progress if that is still to be seen.
-std::error_code connect_action::connected(descriptor& d) noexcept {
-  int code = 0;
-  socklen_t size = sizeof code;
-  if (::getsockopt(d.fd(), SOL_SOCKET, SO_ERROR, &code, &size) != 0) code = errno;
-  if (code == EINPROGRESS || code == EALREADY || code == EINTR) {
-    return system_error_code(EINPROGRESS);
-  }
-  if (code != 0 && code != EISCONN) return system_error_code(code);
-  // An event may come before there is anything to tell.
-  sockaddr_storage peer{};
-  size = sizeof peer;
-  if (::getpeername(d.fd(), reinterpret_cast<sockaddr*>(&peer), &size) == 0) return {};
-  return system_error_code(errno == ENOTCONN ? EINPROGRESS : errno);
-}
-
-void connect_action::withdraw() noexcept {
-  io_action::withdraw();
-  descriptor_handle().swap(socket_);
-}
-
-descriptor_handle connect_action::conclude_connect(std::uint32_t winner) {
-  conclude(winner);
-  if (!error_ && target_.limit != never) {
-    error_ = socket_.get()->set_deadline(false, true, never);
-  }
-  if (error_) descriptor_handle().swap(socket_);
-  return std::move(socket_);
 }
 
 // ---- Datagrams
@@ -447,25 +242,17 @@ bool receive_from_action::attempt(io_action& a, descriptor& d) noexcept {
   auto& self = static_cast<receive_from_action&>(a);
   sockaddr_storage from{};
   iovec part{.iov_base = self.into_.data(), .iov_len = self.into_.size()};
-  for (;;) {
-    msghdr message{};
-    message.msg_name = &from;
-    message.msg_namelen = sizeof from;
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    const ssize_t n = ::recvmsg(d.fd(), &message, 0);
-    if (n >= 0) {
-      self.got_.bytes = static_cast<std::size_t>(n);
-      self.got_.from =
-          endpoint::from(reinterpret_cast<const sockaddr*>(&from), message.msg_namelen);
-      self.got_.truncated = (message.msg_flags & MSG_TRUNC) != 0;
-      return true;
-    }
-    if (would_block(errno)) return false;
-    if (errno == EINTR) continue;
-    self.error_ = system_error_code(errno);
-    return true;
-  }
+  msghdr message{};
+  message.msg_name = &from;
+  message.msg_namelen = sizeof from;
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  const ssize_t n = uninterrupted([&] { return ::recvmsg(d.fd(), &message, 0); });
+  if (n < 0) return ends_by_errno(self.error_);
+  self.got_.bytes = static_cast<std::size_t>(n);
+  self.got_.from = endpoint::from(reinterpret_cast<const sockaddr*>(&from), message.msg_namelen);
+  self.got_.truncated = (message.msg_flags & MSG_TRUNC) != 0;
+  return true;
 }
 
 datagram receive_from_action::finish(std::uint32_t winner) {
@@ -481,19 +268,14 @@ send_to_action::send_to_action(io_operation<send_to_action>& op) noexcept
 
 bool send_to_action::attempt(io_action& a, descriptor& d) noexcept {
   auto& self = static_cast<send_to_action&>(a);
-  const bool addressed = self.to_.size() != 0;
-  for (;;) {
-    const ssize_t n = ::sendto(d.fd(), self.what_.data(), self.what_.size(), MSG_NOSIGNAL,
-                               addressed ? self.to_.address() : nullptr, self.to_.size());
-    if (n >= 0) {
-      self.sent_ = static_cast<std::size_t>(n);
-      return true;
-    }
-    if (would_block(errno)) return false;
-    if (errno == EINTR) continue;
-    self.error_ = system_error_code(errno);
-    return true;
-  }
+  const sockaddr* const to = self.to_.size() != 0 ? self.to_.address() : nullptr;
+  const ssize_t n = uninterrupted([&] {
+    return ::sendto(d.fd(), self.what_.data(), self.what_.size(), MSG_NOSIGNAL, to,
+                    self.to_.size());
+  });
+  if (n < 0) return ends_by_errno(self.error_);
+  self.sent_ = static_cast<std::size_t>(n);
+  return true;
 }
 
 io_result send_to_action::finish(std::uint32_t winner) {
