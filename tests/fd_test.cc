@@ -21,6 +21,7 @@
 
 #include <support/as_default.h>
 #include <support/patience.h>
+#include <support/sockets.h>
 
 namespace verge::test {
 namespace {
@@ -138,7 +139,7 @@ TEST_F(any_fd, deadlines_timeouts_and_cancellation_work_on_any) {
   EXPECT_THROW(static_cast<void>(timeout(from.read_some(part), 5ms).wait()), timed_out);
   auto reader =
       rt.spawn([&f = from, &part]() -> task<> { static_cast<void>(co_await f.read_some(part)); });
-  std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(eventually([&f = from] { return has_reader(f); }));
   reader.cancel();
   EXPECT_THROW(reader.join(), cancelled);
   EXPECT_TRUE(to.write_all("x").wait());

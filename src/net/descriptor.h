@@ -153,6 +153,11 @@ class descriptor : private poller::source {
 
   waits wait(io_direction d, io_waiting& node, waiter& w) noexcept;
   void stop_waiting(io_direction d, io_waiting& node) noexcept;
+  /// Whether somebody waits, at this moment. For tests.
+  bool awaited(io_direction d) noexcept {
+    const std::lock_guard hold(lock_);
+    return of(d).first != nullptr;
+  }
 
   // ---- by the handle
 

@@ -1,0 +1,199 @@
+// Sockets other than TCP's: datagrams, unix sockets; and addresses.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <verge/runtime.h>
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <support/as_default.h>
+#include <support/sockets.h>
+
+namespace verge::test {
+namespace {
+
+class net : public testing::Test {
+ protected:
+  runtime rt{{.processors = 2}};
+};
+
+// ---- Datagrams
+
+TEST_F(net, datagrams_come_whole_and_say_from_whom) {
+  for (const endpoint& here : {endpoint::loopback(0), endpoint::loopback_v6(0)}) {
+    rt.run([&]() -> task<> {
+      auto a = udp_socket::bind(here).or_throw();
+      auto b = udp_socket::bind(here).or_throw();
+      const endpoint at_b = b.local().or_throw();
+      EXPECT_EQ((co_await a.send("one", at_b)).or_throw(), 3u);
+      EXPECT_EQ((co_await a.send("", at_b)).or_throw(), 0u);
+      EXPECT_EQ((co_await a.send("too long", at_b)).or_throw(), 8u);
+      bytes64 bytes;
+      auto got = co_await b.receive(bytes);
+      EXPECT_EQ(text(bytes, got.bytes), "one");
+      EXPECT_EQ(got.from, a.local().or_throw());
+      EXPECT_FALSE(got.truncated);
+      got = co_await b.receive(bytes);
+      EXPECT_TRUE(got) << "nothing in it is no end";
+      EXPECT_EQ(got.bytes, 0u);
+      got = co_await b.receive(buffer(bytes.data(), 3));
+      EXPECT_TRUE(got.truncated);
+      EXPECT_EQ((co_await b.send("back", got.from)).or_throw(), 4u);
+      EXPECT_EQ((co_await a.receive(bytes)).bytes, 4u);
+    });
+  }
+}
+
+TEST_F(net, a_connected_datagram_socket_has_a_peer_and_hears_that_it_is_not_there) {
+  rt.run([]() -> task<> {
+    auto a = udp_socket::bind(endpoint::loopback(0)).or_throw();
+    auto b = udp_socket::bind(endpoint::loopback(0)).or_throw();
+    const endpoint at_b = b.local().or_throw();
+    EXPECT_FALSE(a.connect(at_b));
+    EXPECT_EQ(a.peer().or_throw(), at_b);
+    co_await a.send("hello");
+    bytes64 bytes;
+    EXPECT_EQ((co_await b.receive(bytes)).bytes, 5u);
+    b.close();
+    co_await a.send("hello?");
+    EXPECT_EQ((co_await a.receive(bytes)).error, std::errc::connection_refused);
+  });
+}
+
+TEST_F(net, several_may_receive_at_once) {
+  auto socket = rt.run(
+      []() -> task<udp_socket> { co_return udp_socket::bind(endpoint::loopback(0)).or_throw(); });
+  std::vector<join_handle<int>> all;
+  for (int i = 0; i < 4; ++i) {
+    all.push_back(rt.spawn([&]() -> task<int> {
+      bytes64 bytes;
+      int n = 0;
+      while (auto got = co_await socket.receive(bytes)) {
+        if (got.bytes == 0) break;
+        ++n;
+      }
+      co_return n;
+    }));
+  }
+  const endpoint at = socket.local().or_throw();
+  rt.run([&]() -> task<> {
+    auto from = udp_socket::bind(endpoint::loopback(0)).or_throw();
+    for (int i = 0; i < 100; ++i) co_await from.send("x", at);
+    for (int i = 0; i < 4; ++i) co_await from.send("", at);
+  });
+  int sum = 0;
+  for (auto& a : all) sum += a.join();
+  EXPECT_EQ(sum, 100);
+}
+
+// ---- Unix sockets
+
+/// A name for a unix socket that nobody else has.
+class scratch_path {
+ public:
+  scratch_path() {
+    static std::atomic<int> number{0};
+    path_ = std::filesystem::temp_directory_path() /
+            ("verge_net_" + std::to_string(getpid()) + "_" + std::to_string(++number));
+  }
+  ~scratch_path() { std::filesystem::remove(path_); }
+  scratch_path(const scratch_path&) = delete;
+  scratch_path& operator=(const scratch_path&) = delete;
+
+  endpoint at() const { return endpoint::path(path_.native()).or_throw(); }
+  bool exists() const { return std::filesystem::exists(path_); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST_F(net, unix_sockets_connect_by_path_and_clean_up_behind_themselves) {
+  const scratch_path path;
+  rt.run([&]() -> task<> {
+    auto listener = unix_listener::listen(path.at()).or_throw();
+    EXPECT_TRUE(path.exists());
+    EXPECT_EQ(unix_listener::listen(path.at()).error, std::errc::address_in_use);
+    auto near = (co_await unix_conn::connect(path.at())).or_throw();
+    auto far = (co_await listener.accept()).or_throw();
+    EXPECT_EQ(near.peer().or_throw(), path.at());
+    co_await near.write_all("hello");
+    bytes64 bytes;
+    EXPECT_EQ((co_await far.read_some(bytes)).bytes, 5u);
+    EXPECT_FALSE(listener.close());
+    EXPECT_FALSE(path.exists());
+    EXPECT_EQ((co_await unix_conn::connect(path.at())).error, std::errc::no_such_file_or_directory);
+  });
+  {
+    as_default here(rt);
+    auto listener = unix_listener::listen(path.at()).or_throw();
+    auto moved = std::move(listener);
+    listener = unix_listener();
+    EXPECT_TRUE(path.exists()) << "it belongs to the one it was moved to";
+  }
+  EXPECT_FALSE(path.exists());
+}
+
+TEST_F(net, unix_sockets_have_abstract_names_pairs_and_datagrams) {
+  rt.run([]() -> task<> {
+    const auto name = endpoint::path("@verge_net_test_" + std::to_string(getpid())).or_throw();
+    auto listener = unix_listener::listen(name).or_throw();
+    EXPECT_EQ(listener.local()->to_string(), name.to_string());
+    EXPECT_FALSE((co_await unix_conn::connect(name)).error);
+    bytes64 bytes;
+    auto [near, far] = unix_conn::pair().or_throw();
+    co_await near.write_all("over the pair");
+    EXPECT_EQ((co_await far.read_some(bytes)).bytes, 13u);
+    auto [a, b] = unix_datagram::pair().or_throw();
+    co_await a.send("one");
+    co_await a.send("two");
+    EXPECT_EQ((co_await b.receive(bytes)).bytes, 3u);
+    EXPECT_EQ((co_await b.receive(bytes)).bytes, 3u);
+  });
+  const scratch_path path;
+  rt.run([&]() -> task<> {
+    auto to = unix_datagram::bind(path.at()).or_throw();
+    auto [from, other] = unix_datagram::pair().or_throw();
+    bytes64 bytes;
+    EXPECT_FALSE(from.connect(path.at()));
+    co_await from.send("by path");
+    EXPECT_EQ((co_await to.receive(bytes)).bytes, 7u);
+    to.close();
+    EXPECT_FALSE(path.exists());
+  });
+}
+
+// ---- Addresses
+
+TEST(endpoint, is_written_as_it_is_read) {
+  for (const char* s :
+       {"127.0.0.1:80", "0.0.0.0:0", "[::1]:65535", "[fe80::1%2]:80", "/run/x", "@abstract"}) {
+    const auto e = endpoint::parse(s);
+    EXPECT_FALSE(e.error) << s;
+    EXPECT_EQ(e->to_string(), s);
+    EXPECT_EQ(endpoint::parse(s).value, e.value);
+  }
+  EXPECT_EQ(endpoint::loopback(80).to_string(), "127.0.0.1:80");
+  EXPECT_EQ(endpoint::any_v6(80).to_string(), "[::]:80");
+  EXPECT_EQ(endpoint::parse("[::1]:443")->port(), 443);
+  EXPECT_EQ(endpoint().to_string(), "");
+  EXPECT_FALSE(endpoint::loopback(1) == endpoint::loopback(2));
+}
+
+TEST(endpoint, text_that_is_no_address_is_refused) {
+  for (const char* s :
+       {"", "localhost:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
+        "127.0.0.1:80x", "1.2.3:80", "[::1:80", "[::1]80", "[::1%eth]:80", "[]:80", ":80",
+        "300.0.0.1:80", "1111:2222:3333:4444:5555:6666:7777:8888:9999:80"}) {
+    EXPECT_EQ(endpoint::parse(s).error, net_errc::bad_address) << s;
+  }
+  EXPECT_EQ(endpoint::path("").error, net_errc::bad_address);
+  EXPECT_EQ(endpoint::path("/" + std::string(107, 'x')).error, std::errc::invalid_argument);
+  EXPECT_FALSE(endpoint::path("/" + std::string(106, 'x')).error);
+  EXPECT_NE(make_error_code(net_errc::bad_address).message().find("[::1]:80"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace verge::test

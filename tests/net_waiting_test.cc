@@ -1,0 +1,325 @@
+// Connections: what goes wrong on them, and who may wait for them with whom, for how long.
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <verge/runtime.h>
+#include <verge/timeout.h>
+
+#include <atomic>
+#include <csignal>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <support/as_default.h>
+#include <support/patience.h>
+#include <support/scale.h>
+#include <support/sockets.h>
+
+namespace verge::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class net : public testing::Test {
+ protected:
+  two_ends connect() { return rt.run(connected()); }
+
+  runtime rt{{.processors = 2}};
+};
+
+// ---- What goes wrong
+
+TEST_F(net, refusals_are_error_codes) {
+  rt.run([]() -> task<> {
+    auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+    const endpoint at = listener.local().or_throw();
+    EXPECT_EQ(tcp_listener::listen(at).error, std::errc::address_in_use);
+    listener.close();
+    EXPECT_EQ((co_await tcp_conn::connect(at)).error, std::errc::connection_refused);
+    const auto far_away = endpoint::parse("192.0.2.1:80").or_throw();
+    EXPECT_EQ(tcp_listener::listen(far_away).error, std::errc::address_not_available);
+    EXPECT_EQ((co_await tcp_conn::connect(endpoint())).error, net_errc::bad_address);
+    const auto path = endpoint::path("/tmp/x").or_throw();
+    EXPECT_EQ((co_await tcp_conn::connect(path)).error, net_errc::bad_address);
+    EXPECT_EQ(tcp_listener::listen(path).error, net_errc::bad_address);
+    EXPECT_EQ((co_await unix_conn::connect(at)).error, net_errc::bad_address);
+  });
+}
+
+TEST_F(net, a_listener_that_is_closed_leaves_its_address_free) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  const endpoint at = listener.local().or_throw();
+  auto acceptor =
+      rt.spawn([&]() -> task<std::error_code> { co_return (co_await listener.accept()).error; });
+  EXPECT_TRUE(eventually([&] { return has_reader(listener); }));
+  listener.close();
+  EXPECT_FALSE(tcp_listener::listen(at).error);
+  EXPECT_EQ(acceptor.join(), net_errc::closed);
+}
+
+TEST_F(net, a_connection_that_is_reset_says_so) {
+  auto [near, far] = connect();
+  bytes64 bytes;
+  auto reader =
+      rt.spawn([&f = far, &bytes]() -> task<io_result> { co_return co_await f.read_some(bytes); });
+  near.set_linger(0s);
+  near.close();
+  EXPECT_EQ(reader.join().error, std::errc::connection_reset);
+}
+
+TEST_F(net, writing_to_who_has_gone_is_an_error_and_no_signal) {
+  ASSERT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL) << "or the test would show nothing";
+  auto [near, far] = connect();
+  far.close();
+  std::error_code error;
+  for (int i = 0; i < 1000 && !error; ++i) error = near.write_all("anybody there?").wait().error;
+  EXPECT_TRUE(error == std::errc::broken_pipe || error == std::errc::connection_reset)
+      << error.message();
+}
+
+/// A limit on the number of descriptors, for as long as it lives, that leaves so many free.
+class descriptor_limit {
+ public:
+  explicit descriptor_limit(rlim_t room) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int probe = ::dup(STDERR_FILENO);  // the lowest that is free
+    ::close(probe);
+    rlimit now = before_;
+    now.rlim_cur = static_cast<rlim_t>(probe) + room;
+    setrlimit(RLIMIT_NOFILE, &now);
+  }
+  ~descriptor_limit() { setrlimit(RLIMIT_NOFILE, &before_); }
+  descriptor_limit(const descriptor_limit&) = delete;
+  descriptor_limit& operator=(const descriptor_limit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(net, accept_waits_while_descriptors_are_short_and_loses_nothing) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  const endpoint at = listener.local().or_throw();
+  constexpr int connections = 8;
+  std::vector<tcp_conn> near;
+  for (int i = 0; i < connections; ++i) {
+    near.push_back(tcp_conn::connect(at).wait().or_throw());
+    EXPECT_TRUE(near.back().write_all("hello").wait());
+  }
+  std::atomic<int> accepted{0};
+  std::optional<descriptor_limit> limit(std::in_place, 3u);
+  auto server = rt.spawn([&]() -> task<std::error_code> {
+    std::vector<tcp_conn> far;
+    for (int i = 0; i < connections; ++i) {
+      auto [conn, error] = co_await listener.accept();
+      if (error) co_return error;
+      bytes64 bytes;
+      const io_result got = co_await conn.read_some(bytes);
+      EXPECT_EQ(text(bytes, got.bytes), "hello");
+      far.push_back(std::move(conn));
+      ++accepted;
+    }
+    co_return {};
+  });
+  EXPECT_TRUE(eventually([&] { return accepted == 3; }));
+  const auto tried = rt.stats().total.timers_fired;
+  EXPECT_TRUE(eventually([&] { return rt.stats().total.timers_fired >= tried + 2; }))
+      << "it does not try again";
+  EXPECT_EQ(accepted, 3) << "more than there were descriptors for";
+  EXPECT_FALSE(server.done()) << "accept gave up";
+  limit.reset();
+  EXPECT_FALSE(server.join());
+  EXPECT_EQ(accepted, connections);
+}
+
+TEST_F(net, an_accept_that_waits_for_descriptors_can_be_ended_in_every_way) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  auto near = tcp_conn::connect(listener.local().or_throw()).wait().or_throw();
+  auto accept = [&]() -> task<std::error_code> { co_return (co_await listener.accept()).error; };
+  descriptor_limit limit(0);
+  listener.set_read_deadline(clock::now() + 10ms);
+  EXPECT_EQ(rt.run(accept), net_errc::deadline_exceeded);
+  listener.set_read_deadline(no_deadline);
+  EXPECT_THROW(static_cast<void>(timeout(listener.accept(), 10ms).wait()), timed_out);
+  auto cancelled_one = rt.spawn(accept);
+  EXPECT_TRUE(eventually([&] { return has_reader(listener); }));
+  cancelled_one.cancel();
+  EXPECT_THROW(cancelled_one.join(), cancelled);
+  auto closed_one = rt.spawn(accept);
+  EXPECT_TRUE(eventually([&] { return has_reader(listener); }));
+  listener.close();
+  EXPECT_EQ(closed_one.join(), net_errc::closed);
+}
+
+TEST_F(net, without_descriptors_nothing_can_be_opened_and_that_is_an_error_code) {
+  as_default here(rt);
+  descriptor_limit limit(0);
+  EXPECT_EQ(tcp_listener::listen(endpoint::loopback(0)).error, std::errc::too_many_files_open);
+  EXPECT_EQ(tcp_conn::connect(endpoint::loopback(1)).wait().error, std::errc::too_many_files_open);
+  EXPECT_EQ(udp_socket::bind(endpoint::loopback(0)).error, std::errc::too_many_files_open);
+  EXPECT_EQ(unix_conn::pair().error, std::errc::too_many_files_open);
+}
+
+// ---- Who waits with whom
+
+TEST_F(net, two_readers_of_one_stream_are_a_mistake) {
+  as_default here(rt);
+  auto [near, far] = connect();
+  bytes64 bytes;
+  std::string said;
+  auto first =
+      rt.spawn([&n = near, &bytes]() -> task<> { static_cast<void>(co_await n.read_some(bytes)); });
+  // Whoever comes second is told. Until both are there, this one waits for a moment at a time.
+  while (said.empty()) {
+    try {
+      bytes64 others;
+      if (first.done()) first.join();
+      static_cast<void>(timeout(near.read_some(others), 1ms).wait());
+    } catch (const timed_out&) {
+    } catch (const std::logic_error& e) {
+      said = e.what();
+    }
+  }
+  EXPECT_NE(said.find("two operations read"), std::string::npos) << said;
+  near.close();
+}
+
+TEST_F(net, two_writers_of_one_stream_are_a_mistake) {
+  auto [near, far] = connect();
+  auto first = rt.spawn([&n = near]() -> task<std::error_code> {
+    co_return (co_await n.write_all(std::string(16 << 20, 'x'))).error;
+  });
+  char one = 0;
+  EXPECT_TRUE(far.read_full(buffer(&one, 1)).wait()) << "by then the first one has begun";
+  EXPECT_THROW(static_cast<void>(near.write_some("y").wait()), std::logic_error);
+  near.close();
+  EXPECT_EQ(first.join(), net_errc::closed);
+}
+
+TEST_F(net, several_may_accept_at_once) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  constexpr int acceptors = 5;
+  std::vector<join_handle<int>> all;
+  for (int i = 0; i < acceptors; ++i) {
+    all.push_back(rt.spawn([&]() -> task<int> {
+      int n = 0;
+      while (auto conn = co_await listener.accept()) ++n;
+      co_return n;
+    }));
+  }
+  const int connections = scale(200, 50);
+  for (int i = 0; i < connections; ++i) {
+    auto conn = tcp_conn::connect(listener.local().or_throw()).wait().or_throw();
+    bytes64 bytes;
+    EXPECT_TRUE(conn.read_some(bytes).wait().error) << "until somebody has accepted and let go";
+  }
+  listener.close();
+  int sum = 0;
+  for (auto& a : all) sum += a.join();
+  EXPECT_EQ(sum, connections);
+}
+
+TEST_F(net, a_cancelled_task_stops_reading_and_nothing_is_lost) {
+  auto [near, far] = connect();
+  auto reader = rt.spawn([&f = far]() -> task<> {
+    bytes64 bytes;
+    for (;;) (co_await f.read_some(bytes)).or_throw();
+  });
+  EXPECT_TRUE(eventually([&f = far] { return has_reader(f); }));
+  reader.cancel();
+  EXPECT_THROW(reader.join(), cancelled);
+  near.write_all("still here").wait().or_throw();
+  bytes64 bytes;
+  EXPECT_EQ(text(bytes, far.read_some(bytes).wait().or_throw()), "still here");
+}
+
+TEST_F(net, timeout_withdraws_an_operation_and_the_next_one_goes_on) {
+  auto [near, far] = connect();
+  rt.run([&n = near, &f = far]() -> task<> {
+    bytes64 bytes;
+    const auto start = clock::now();
+    bool late = false;
+    try {
+      static_cast<void>(co_await timeout(f.read_some(bytes), 20ms));
+    } catch (const timed_out&) {
+      late = true;
+    }
+    EXPECT_TRUE(late);
+    EXPECT_GE(clock::now() - start, 20ms);
+    co_await n.write_all("later");
+    EXPECT_EQ((co_await timeout(f.read_some(bytes), 1min)).or_throw(), 5u);
+  });
+}
+
+// Every byte that comes wakes the reader, who waits again: the limit is on all of it together.
+TEST_F(net, timeout_limits_a_read_that_is_woken_again_and_again) {
+  auto [near, far] = connect();
+  std::atomic<bool> over{false};
+  auto dripping = rt.spawn([&]() -> task<> {
+    while (!over.load()) {
+      if (!co_await near.write_all(".")) co_return;
+      co_await verge::sleep(1ms);
+    }
+  });
+  std::string big(1 << 20, '\0');
+  const auto start = clock::now();
+  EXPECT_THROW(static_cast<void>(timeout(far.read_full(big), 50ms).wait()), timed_out);
+  EXPECT_GE(clock::now() - start, 50ms);
+  EXPECT_THROW(
+      rt.run([&]() -> task<> { static_cast<void>(co_await timeout(far.read_full(big), 50ms)); }),
+      timed_out);
+  over.store(true);
+  dripping.join();
+}
+
+/// A listener that does not accept, and whose queue is full: connecting to it takes for ever.
+class unresponsive {
+ public:
+  unresponsive() : listener_(tcp_listener::listen(endpoint::loopback(0), {.backlog = 0}).value) {
+    for (;;) {
+      auto [conn, error] = tcp_conn::connect(at(), 100ms).wait();
+      if (error) break;
+      filling_.push_back(std::move(conn));
+    }
+  }
+  endpoint at() const { return listener_.local().or_throw(); }
+
+ private:
+  tcp_listener listener_;
+  std::vector<tcp_conn> filling_;
+};
+
+TEST_F(net, connecting_can_be_limited_and_cancelled) {
+  as_default here(rt);
+  unresponsive server;
+  const auto start = clock::now();
+  EXPECT_EQ(tcp_conn::connect(server.at(), 20ms).wait().error, net_errc::deadline_exceeded);
+  EXPECT_GE(clock::now() - start, 20ms);
+  EXPECT_EQ(tcp_conn::connect(server.at(), 0s).wait().error, std::errc::timed_out);
+  EXPECT_THROW(static_cast<void>(timeout(tcp_conn::connect(server.at()), 20ms).wait()), timed_out);
+  std::atomic<bool> begun{false};
+  auto pending = rt.spawn([&]() -> task<> {
+    begun = true;
+    static_cast<void>(co_await tcp_conn::connect(server.at()));
+  });
+  EXPECT_TRUE(eventually([&] { return begun.load(); }));
+  pending.cancel();
+  EXPECT_THROW(pending.join(), cancelled);
+}
+
+TEST_F(net, a_limit_on_connecting_is_none_on_the_connection) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  auto near = tcp_conn::connect(listener.local().or_throw(), 10s).wait().or_throw();
+  auto far = listener.accept().wait().or_throw();
+  EXPECT_TRUE(near.write_all("x").wait());
+}
+
+}  // namespace
+}  // namespace verge::test

@@ -1,0 +1,41 @@
+// Sockets in tests: both ends of a connection, and whether somebody waits for one of them.
+#pragma once
+
+#include <verge/net.h>
+#include <verge/task.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <net/descriptor.h>
+
+namespace verge::test {
+
+using bytes64 = std::array<char, 64>;
+inline std::string_view text(const bytes64& bytes, std::size_t n) { return {bytes.data(), n}; }
+
+/// A connection within this machine, both ends of it.
+struct two_ends {
+  tcp_conn near;
+  tcp_conn far;
+};
+
+inline task<two_ends> connected(endpoint at = endpoint::loopback(0)) {
+  auto listener = tcp_listener::listen(at).or_throw();
+  auto near = (co_await tcp_conn::connect(listener.local().or_throw())).or_throw();
+  auto far = (co_await listener.accept()).or_throw();
+  co_return two_ends{std::move(near), std::move(far)};
+}
+
+/// Whether somebody waits for it, at this moment: what tests wait for that are about those who do.
+inline bool awaited(const descriptor& of, detail::io_direction d) {
+  struct inside : descriptor {
+    using descriptor::get;
+  };
+  return (of.*(&inside::get))()->awaited(d);
+}
+inline bool has_reader(const descriptor& of) { return awaited(of, detail::io_direction::read); }
+inline bool has_writer(const descriptor& of) { return awaited(of, detail::io_direction::write); }
+
+}  // namespace verge::test
