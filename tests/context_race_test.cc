@@ -1,0 +1,160 @@
+// Contexts: everybody with everybody at once.
+
+#include <gtest/gtest.h>
+#include <verge/context.h>
+#include <verge/runtime.h>
+#include <verge/select.h>
+#include <verge/under.h>
+
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <support/as_default.h>
+#include <support/patience.h>
+#include <support/scale.h>
+#include <support/token.h>
+
+namespace {
+
+using namespace verge;
+using namespace std::chrono_literals;
+using test::as_default;
+using test::eventually;
+using test::scale;
+using test::token;
+
+const context_key<int> depth;
+
+bool is_closed(const context& c) { return c.done().closed(); }
+
+/// A tree of random shape, whose nodes are cancelled by many threads at once, as deadlines pass,
+/// handles go, children are added, and others wait.
+TEST(context_race, of_everybody_with_everybody_in_one_tree) {
+  runtime rt({.processors = 2});
+  const as_default here(rt);
+  const context_key<token> key;
+  const int rounds = scale(200, 30);
+  constexpr unsigned threads = 4;
+  for (int round = 0; round < rounds; ++round) {
+    std::mt19937 random(static_cast<unsigned>(round));
+    std::vector<cancellable> nodes;
+    nodes.push_back(with_cancel(with_value(background(), key, token())));
+    for (int i = 0; i < 60; ++i) {
+      const context& parent = nodes[random() % nodes.size()].ctx;
+      switch (random() % 3) {
+        case 0:
+          nodes.push_back(with_cancel(parent));
+          break;
+        case 1:
+          nodes.push_back(with_timeout(parent, std::chrono::microseconds(random() % 300)));
+          break;
+        default:
+          nodes.push_back(with_cancel(with_value(parent, depth, i)));
+      }
+    }
+    std::atomic<int> called{0};
+    std::vector<context_callback> callbacks;
+    for (std::size_t i = 0; i < nodes.size(); i += 5)
+      callbacks.push_back(after_func(nodes[i].ctx, [&] { ++called; }));
+    auto waits =
+        rt.spawn([c = nodes.back().ctx]() -> task<> { co_await under(c, verge::sleep(1h)); });
+
+    std::barrier together(threads);
+    std::vector<std::jthread> all;
+    for (unsigned id = 0; id < threads; ++id) {
+      all.emplace_back([&, id, seed = random()] {
+        std::mt19937 mine(static_cast<unsigned>(seed));
+        together.arrive_and_wait();
+        for (int i = 0; i < 40; ++i) {
+          const cancellable& n = nodes[mine() % nodes.size()];
+          switch (mine() % 6) {
+            case 0:
+              n.cancel();
+              EXPECT_TRUE(n.ctx.err());
+              break;
+            case 1: {
+              auto child = with_timeout(n.ctx, std::chrono::microseconds(mine() % 100));
+              if (mine() % 2 == 0) child.cancel.detach();
+              break;
+            }
+            case 2: {
+              const bool has_error = static_cast<bool>(n.ctx.err());
+              const bool closed = is_closed(n.ctx);
+              EXPECT_TRUE(closed || !has_error);
+              EXPECT_TRUE(!closed || n.ctx.err());
+              break;
+            }
+            case 3: {
+              const auto t = n.ctx.stop_token();
+              const auto f = after_func(n.ctx, [] {});
+              EXPECT_TRUE(!t.stop_requested() || n.ctx.err());
+              break;
+            }
+            case 4: {
+              std::stop_source s;
+              auto child = with_stop_token(n.ctx, s.get_token());
+              s.request_stop();
+              EXPECT_TRUE(child.ctx.err());
+              break;
+            }
+            default:
+              if (id == 0 && i == 39) nodes.front().cancel();
+          }
+        }
+      });
+    }
+    all.clear();
+    nodes.front().cancel();
+    for (const cancellable& n : nodes) {
+      EXPECT_TRUE(n.ctx.err());
+      EXPECT_TRUE(is_closed(n.ctx));
+    }
+    try {
+      waits.join();
+      ADD_FAILURE() << "it slept for an hour";
+    } catch (const context_error&) {
+    }
+    EXPECT_TRUE(eventually([&] { return called == static_cast<int>(callbacks.size()); }));
+  }
+  EXPECT_TRUE(eventually([] { return token::alive() == 0; }));
+}
+
+/// The last handles of parents and children go at the same time, on different threads, with a
+/// deadline that passes just then.
+TEST(context_race, of_handles_that_go) {
+  runtime rt({.processors = 2});
+  const as_default here(rt);
+  const context_key<token> key;
+  const int rounds = scale(3000, 300);
+  constexpr int threads = 3;
+  std::array<cancellable, threads> given;
+  std::barrier together(threads + 1);
+  std::vector<std::jthread> all;
+  for (cancellable& mine : given) {
+    all.emplace_back([&] {
+      for (int i = 0; i < rounds; ++i) {
+        together.arrive_and_wait();
+        mine = {};
+        together.arrive_and_wait();
+      }
+    });
+  }
+  for (int i = 0; i < rounds; ++i) {
+    given[0] = with_timeout(with_value(background(), key, token()), 20us);
+    given[1] = with_timeout(given[0].ctx, 10us);
+    given[2] = with_cancel(given[1].ctx);
+    if (i % 2 == 0)
+      for (cancellable& c : given) c.cancel.detach();
+    together.arrive_and_wait();
+    together.arrive_and_wait();
+  }
+  all.clear();
+  EXPECT_TRUE(eventually([] { return token::alive() == 0; }));
+}
+
+}  // namespace
