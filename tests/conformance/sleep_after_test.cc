@@ -266,67 +266,55 @@ class lateness_limit {
   std::atomic<std::int64_t> worst_{0};
 };
 
-TEST_P(conformance, L09_no_new_timer_of_zero_duration_is_left_lying) {
-  runtime rt(live());
+/// Several tasks at once do `loop`, each so often at most, and none of its timers is left lying.
+template <class Loop>
+void expect_none_left_lying(runtime& rt, Loop loop) {
   lateness_limit late;
   constexpr int tasks = 4;
   const int each = scale(1'000'000, 30'000) / 3 / tasks;
   std::vector<join_handle<>> loops;
-  for (int i = 0; i < tasks; ++i) {
-    loops.push_back(rt.spawn([&]() -> task<> {
-      for (int n = 0; n < each && !late.time_is_up(); ++n) {
-        const auto start = clock::now();
-        const verge::timer t(0s);
-        co_await verge::recv(t.c());
-        late.fired(start);
-      }
-    }));
-  }
-  for (auto& loop : loops) loop.join();
+  for (int i = 0; i < tasks; ++i) loops.push_back(rt.spawn(loop(late, each)));
+  for (auto& one : loops) one.join();
   EXPECT_LT(late.worst(), lateness_limit::limit);
+}
+
+TEST_P(conformance, L09_no_new_timer_of_zero_duration_is_left_lying) {
+  runtime rt(live());
+  expect_none_left_lying(rt, [](lateness_limit& late, int most) -> task<> {
+    for (int n = 0; n < most && !late.time_is_up(); ++n) {
+      const auto start = clock::now();
+      const verge::timer t(0s);
+      co_await verge::recv(t.c());
+      late.fired(start);
+    }
+  });
 }
 
 TEST_P(conformance, L09_no_callback_of_zero_duration_is_left_lying) {
   runtime rt(live());
-  lateness_limit late;
-  constexpr int tasks = 4;
-  const int each = scale(1'000'000, 30'000) / 3 / tasks;
-  std::vector<join_handle<>> loops;
-  for (int i = 0; i < tasks; ++i) {
-    loops.push_back(rt.spawn([&]() -> task<> {
-      chan<bool> done(1);
-      for (int n = 0; n < each && !late.time_is_up(); ++n) {
-        const auto start = clock::now();
-        const auto t = after_func(0s, [&] { done.send(true); });
-        co_await verge::recv(done);
-        late.fired(start);
-      }
-    }));
-  }
-  for (auto& loop : loops) loop.join();
-  EXPECT_LT(late.worst(), lateness_limit::limit);
+  expect_none_left_lying(rt, [](lateness_limit& late, int most) -> task<> {
+    chan<bool> done(1);
+    for (int n = 0; n < most && !late.time_is_up(); ++n) {
+      const auto start = clock::now();
+      const auto t = after_func(0s, [&] { done.send(true); });
+      co_await verge::recv(done);
+      late.fired(start);
+    }
+  });
 }
 
 TEST_P(conformance, L09_no_reset_to_zero_is_left_lying) {
   runtime rt(live());
-  lateness_limit late;
-  constexpr int tasks = 4;
-  const int each = scale(1'000'000, 30'000) / 3 / tasks;
-  std::vector<join_handle<>> loops;
-  for (int i = 0; i < tasks; ++i) {
-    loops.push_back(rt.spawn([&]() -> task<> {
-      verge::timer t(0s);
+  expect_none_left_lying(rt, [](lateness_limit& late, int most) -> task<> {
+    verge::timer t(0s);
+    co_await verge::recv(t.c());
+    for (int n = 0; n < most && !late.time_is_up(); ++n) {
+      const auto start = clock::now();
+      t.reset(0s);
       co_await verge::recv(t.c());
-      for (int n = 0; n < each && !late.time_is_up(); ++n) {
-        const auto start = clock::now();
-        t.reset(0s);
-        co_await verge::recv(t.c());
-        late.fired(start);
-      }
-    }));
-  }
-  for (auto& loop : loops) loop.join();
-  EXPECT_LT(late.worst(), lateness_limit::limit);
+      late.fired(start);
+    }
+  });
 }
 
 }  // namespace
