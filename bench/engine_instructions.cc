@@ -1,17 +1,18 @@
 // How many instructions the engines take, as callgrind counts them: a figure that does not depend
 // on how the machine feels.
 //
-//   valgrind --tool=callgrind engine_instructions ENGINE
+//   valgrind --tool=callgrind engine_instructions ENGINE [LIVE]
 //
 // makes dumps named start, stop, reset and fire, of a thousand operations each, among 1,000 live
-// timers with deadlines of 1 to 61 s, in simulated time. tests/instructions.sh runs it for all
-// engines and compares with its bounds.
+// timers with deadlines of 1 to 61 s, in simulated time. With LIVE it is among so many, and none
+// are fired. tests/instructions.sh runs it for all engines and compares with its bounds.
 
 #include <valgrind/callgrind.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include <verge/simulation.h>
@@ -23,7 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t live = 1000;
+constexpr std::size_t few = 1000;
+constexpr std::size_t most = 10'000'000;
 constexpr std::size_t batch = 100;
 constexpr std::size_t operations = 1000;
 
@@ -43,7 +45,7 @@ std::uint64_t called = 0;
 
 class timers {
  public:
-  timers() {
+  explicit timers(std::size_t live) : live_(live) {
     all_.reserve(live + batch);
     for (std::size_t i = 0; i < live; ++i) start();
   }
@@ -56,16 +58,16 @@ class timers {
       }
       // Which ones are stopped is decided before: moving handles is not the engine's work.
       for (std::size_t i = 0; i < batch; ++i) {
-        std::swap(all_[random_.below(live)], all_[live + i]);
+        std::swap(all_[random_.below(live_)], all_[live_ + i]);
       }
       const counted c("stop");
-      all_.resize(live);
+      all_.resize(live_);
     }
   }
   void reset() {
     const counted c("reset");
     for (std::size_t i = 0; i < operations; ++i) {
-      all_[random_.below(live)].reset(std::chrono::nanoseconds(random_.delay()));
+      all_[random_.below(live_)].reset(std::chrono::nanoseconds(random_.delay()));
     }
   }
   static void fire(verge::simulation& sim) {
@@ -78,6 +80,7 @@ class timers {
     all_.push_back(verge::after_func(std::chrono::nanoseconds(random_.delay()), [] { ++called; }));
   }
 
+  const std::size_t live_;
   verge::bench::random_numbers random_{1};
   std::vector<verge::timer> all_;
 };
@@ -85,15 +88,19 @@ class timers {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: valgrind --tool=callgrind %s ENGINE\n", argv[0]);
+  std::size_t live = few;
+  if (argc == 3) live = std::strtoull(argv[2], nullptr, 10);
+  if (argc < 2 || argc > 3 || live == 0 || live > most) {
+    std::fprintf(stderr, "usage: valgrind --tool=callgrind %s ENGINE [LIVE, from 1 to %zu]\n",
+                 argv[0], most);
     return 2;
   }
   try {
     verge::simulation sim{{.engine = verge::engine_named(argv[1])}};
-    timers all;
+    timers all(live);
     all.start_and_stop();
     all.reset();
+    if (argc == 3) return 0;
     timers::fire(sim);
     if (called != live) {
       std::fprintf(stderr, "%llu of %zu timers have fired\n",

@@ -2,12 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory/page_source.h>
+#include <queue/divisor.h>
 #include <queue/simple_wheel.h>
 #include <queue/timing_wheel.h>
 #include <support/scale.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -21,11 +24,23 @@ constexpr std::int64_t us = 1'000;
 constexpr std::int64_t ms = 1'000 * us;
 constexpr std::int64_t s = 1'000 * ms;
 
+/// How a wheel asks for the time.
+auto at(std::int64_t now) {
+  return [now] { return now; };
+}
+
+template <class Wheel>
+typename Wheel::hook* pop(Wheel& wheel, std::int64_t now) {
+  return wheel.pop_due(now).timer;
+}
+
 /// The times of all that is due at `now`, in the order in which the wheel gives them.
 template <class Wheel>
 std::vector<std::int64_t> pop_all(Wheel& wheel, std::int64_t now) {
   std::vector<std::int64_t> times;
-  while (list_hook* t = wheel.pop_due(now)) times.push_back(t->when);
+  for (auto t = wheel.pop_due(now); t.timer != nullptr; t = wheel.pop_due(now)) {
+    times.push_back(t.when);
+  }
   return times;
 }
 
@@ -36,22 +51,22 @@ TYPED_TEST_SUITE(wheel, wheels);
 
 TYPED_TEST(wheel, fires_a_timer_at_the_first_tick_that_is_not_before_its_time) {
   TypeParam w({.tick = 10 * ms, .size = 100});
-  list_hook on_the_tick;
-  list_hook between;
-  w.insert(on_the_tick, 50 * ms, 0, 1);
-  w.insert(between, 50 * ms + 1, 0, 1);
-  EXPECT_EQ(w.pop_due(50 * ms - 1), nullptr);
-  EXPECT_EQ(w.pop_due(50 * ms), &on_the_tick);
-  EXPECT_EQ(w.pop_due(60 * ms - 1), nullptr);
-  EXPECT_EQ(w.pop_due(60 * ms), &between);
+  typename TypeParam::hook on_the_tick;
+  typename TypeParam::hook between;
+  w.insert(on_the_tick, 50 * ms, 0, at(1));
+  w.insert(between, 50 * ms + 1, 0, at(1));
+  EXPECT_EQ(pop(w, 50 * ms - 1), nullptr);
+  EXPECT_EQ(pop(w, 50 * ms), &on_the_tick);
+  EXPECT_EQ(pop(w, 60 * ms - 1), nullptr);
+  EXPECT_EQ(pop(w, 60 * ms), &between);
   EXPECT_EQ(w.size(), 0U);
 }
 
 TYPED_TEST(wheel, has_nothing_to_do_while_it_is_empty) {
   TypeParam w({.tick = ms, .size = 8});
   EXPECT_EQ(w.next(), 0);
-  list_hook t;
-  w.insert(t, 5 * ms, 0, 1);
+  typename TypeParam::hook t;
+  w.insert(t, 5 * ms, 0, at(1));
   EXPECT_GT(w.next(), 0);
   w.erase(t);
   EXPECT_EQ(w.next(), 0);
@@ -60,21 +75,21 @@ TYPED_TEST(wheel, has_nothing_to_do_while_it_is_empty) {
 
 TYPED_TEST(wheel, takes_up_again_where_the_clock_is_after_it_stood_still) {
   TypeParam w({.tick = ms, .size = 8});
-  list_hook t;
+  typename TypeParam::hook t;
   const std::int64_t a_year_on = 365 * 86'400 * s;
-  w.insert(t, a_year_on + 3 * ms, 0, a_year_on);
+  w.insert(t, a_year_on + 3 * ms, 0, at(a_year_on));
   EXPECT_LE(w.next(), a_year_on + 4 * ms);
-  EXPECT_EQ(w.pop_due(a_year_on + 4 * ms), &t);
+  EXPECT_EQ(pop(w, a_year_on + 4 * ms), &t);
 }
 
 TYPED_TEST(wheel, fires_what_is_in_the_past_at_once) {
   TypeParam w({.tick = ms, .size = 8});
-  list_hook first;
-  list_hook past;
-  w.insert(first, 100 * ms, 0, 99 * ms);
-  w.insert(past, 1, 0, 99 * ms);
+  typename TypeParam::hook first;
+  typename TypeParam::hook past;
+  w.insert(first, 100 * ms, 0, at(99 * ms));
+  w.insert(past, 1, 0, at(99 * ms));
   EXPECT_LE(w.next(), 99 * ms);
-  EXPECT_EQ(w.pop_due(99 * ms), &past);
+  EXPECT_EQ(pop(w, 99 * ms), &past);
 }
 
 TYPED_TEST(wheel, refuses_a_tick_or_a_size_that_makes_no_wheel_and_says_which) {
@@ -111,26 +126,36 @@ TYPED_TEST(wheel, agrees_with_a_plain_model_under_random_operations) {
     SCOPED_TRACE(++seed);
     TypeParam w(c.wheel);
     std::mt19937_64 random(seed);
-    std::vector<list_hook> timers(100);
+    std::vector<typename TypeParam::hook> timers(100);
+    std::vector<std::int64_t> times(timers.size());
     std::int64_t now = ms;
     for (int i = 0; i < steps; ++i) {
-      list_hook& t = timers[random() % timers.size()];
+      const std::size_t which = random() % timers.size();
+      typename TypeParam::hook& t = timers[which];
       const auto op = random() % 4;
-      if (op < 3 && TypeParam::waits(t)) w.erase(t);
+      if (op > 0 && op < 3 && TypeParam::waits(t)) w.erase(t);
       if (op < 2) {
         const auto delay = static_cast<std::int64_t>(random()) % c.longest_delay;
-        w.insert(t, std::max<std::int64_t>(now + delay, 1), 0, now);
+        times[which] = std::max<std::int64_t>(now + delay, 1);
+        if (TypeParam::waits(t)) {
+          w.move(t, times[which], 0, at(now));
+        } else {
+          w.insert(t, times[which], 0, at(now));
+        }
       } else if (op == 3) {
         now += static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(c.longest_step));
-        for (const std::int64_t when : pop_all(w, now)) ASSERT_LE(when, now) << "early";
-        for (const list_hook& left : timers) {
-          if (!TypeParam::waits(left)) continue;
-          ASSERT_GT(left.when + c.wheel.tick, now) << "late, at step " << i;
+        for (auto due = w.pop_due(now); due.timer != nullptr; due = w.pop_due(now)) {
+          ASSERT_EQ(due.when, times[static_cast<std::size_t>(due.timer - timers.data())]);
+          ASSERT_LE(due.when, now) << "early";
+        }
+        for (std::size_t left = 0; left < timers.size(); ++left) {
+          if (!TypeParam::waits(timers[left])) continue;
+          ASSERT_GT(times[left] + c.wheel.tick, now) << "late, at step " << i;
         }
       }
       ASSERT_EQ(w.verify(), "") << "at step " << i;
     }
-    while (w.pop_any() != nullptr) {
+    while (w.pop_any().timer != nullptr) {
     }
     EXPECT_EQ(w.size(), 0U);
     EXPECT_EQ(w.verify(), "");
@@ -140,11 +165,11 @@ TYPED_TEST(wheel, agrees_with_a_plain_model_under_random_operations) {
 TEST(simple_wheel, refuses_a_delay_beyond_its_span_and_names_the_span) {
   simple_wheel w({.tick = 10 * ms, .size = 100});
   list_hook t;
-  w.insert(t, 1 * s, 0, 1);  // just fits
+  w.insert(t, 1 * s, 0, at(1));  // just fits
   w.erase(t);
   for (const std::int64_t when : {s + 20 * ms, INT64_MAX}) {
     try {
-      w.insert(t, when, 0, 1);
+      w.insert(t, when, 0, at(1));
       FAIL() << "it took " << when;
     } catch (const std::invalid_argument& e) {
       EXPECT_THAT(e.what(), HasSubstr("1000000000 ns (100 ticks of 10000000 ns)"));
@@ -157,14 +182,14 @@ TEST(simple_wheel, refuses_a_delay_beyond_its_span_and_names_the_span) {
 TEST(simple_wheel, refuses_a_period_that_it_could_not_repeat) {
   simple_wheel w({.tick = 10 * ms, .size = 100});
   list_hook t;
-  EXPECT_THROW(w.insert(t, 10 * ms, s + 1, 1), std::invalid_argument);
-  w.insert(t, 10 * ms, s, 1);
+  EXPECT_THROW(w.insert(t, 10 * ms, s + 1, at(1)), std::invalid_argument);
+  w.insert(t, 10 * ms, s, at(1));
 }
 
 TEST(simple_wheel, wakes_at_every_tick_while_a_timer_waits) {
   simple_wheel w({.tick = 10 * ms, .size = 100});
   list_hook t;
-  w.insert(t, 50 * ms, 0, 1);
+  w.insert(t, 50 * ms, 0, at(1));
   int wakes = 0;
   for (std::int64_t now = w.next(); now != 0; now = w.next(), ++wakes) w.pop_due(now);
   EXPECT_EQ(wakes, 5);
@@ -175,11 +200,11 @@ TEST(simple_wheel, knows_the_first_tick_that_is_not_empty) {
   EXPECT_EQ(w.next_exactly(), 0);
   list_hook far;
   list_hook near;
-  w.insert(far, 900 * ms, 0, 1);
+  w.insert(far, 900 * ms, 0, at(1));
   EXPECT_EQ(w.next_exactly(), 900 * ms);
-  w.insert(near, 495 * ms, 0, 1);
+  w.insert(near, 495 * ms, 0, at(1));
   EXPECT_EQ(w.next_exactly(), 500 * ms);
-  EXPECT_EQ(w.pop_due(500 * ms), &near);
+  EXPECT_EQ(pop(w, 500 * ms), &near);
   EXPECT_EQ(w.next_exactly(), 900 * ms);
 }
 
@@ -187,7 +212,7 @@ TEST(simple_wheel, knows_the_first_tick_that_is_not_empty) {
 int drive(timing_wheel& w) {
   int wakes = 0;
   for (std::int64_t now = w.next(); now != 0; now = w.next(), ++wakes) {
-    while (w.pop_due(now) != nullptr) {
+    while (pop(w, now) != nullptr) {
     }
   }
   return wakes;
@@ -195,29 +220,29 @@ int drive(timing_wheel& w) {
 
 TEST(timing_wheel, wakes_for_no_empty_tick) {
   timing_wheel w({.tick = s, .size = 1000});
-  list_hook soon;
-  list_hook later;
-  w.insert(soon, 200 * s, 0, 1);
-  w.insert(later, 850 * s, 0, 1);
+  timing_wheel::hook soon;
+  timing_wheel::hook later;
+  w.insert(soon, 200 * s, 0, at(1));
+  w.insert(later, 850 * s, 0, at(1));
   EXPECT_EQ(drive(w), 2);
 }
 
 TEST(timing_wheel, wakes_once_more_for_each_level_that_a_timer_comes_down) {
   timing_wheel w({.tick = ms, .size = 20});
-  list_hook t;
-  w.insert(t, 350 * ms + 350, 0, 1);  // 20 ms on the first level, 400 ms on the second
+  timing_wheel::hook t;
+  w.insert(t, 350 * ms + 350, 0, at(1));  // 20 ms on the first level, 400 ms on the second
   EXPECT_EQ(w.levels(), 2U);
   EXPECT_EQ(drive(w), 2);
-  w.insert(t, 3'600 * s, 0, 350 * ms);
+  w.insert(t, 3'600 * s, 0, at(350 * ms));
   const auto levels = static_cast<int>(w.levels());
   EXPECT_LE(drive(w), levels);
 }
 
 TEST(timing_wheel, wakes_for_no_bucket_whose_timers_were_all_stopped) {
   timing_wheel w({.tick = ms, .size = 20});
-  std::vector<list_hook> timers(100);
+  std::vector<timing_wheel::hook> timers(100);
   for (std::size_t i = 0; i < timers.size(); ++i) {
-    w.insert(timers[i], static_cast<std::int64_t>(i + 1) * 7 * ms, 0, 1);
+    w.insert(timers[i], static_cast<std::int64_t>(i + 1) * 7 * ms, 0, at(1));
   }
   for (std::size_t i = 0; i < timers.size(); ++i) {
     if (i != 50) w.erase(timers[i]);
@@ -227,13 +252,13 @@ TEST(timing_wheel, wakes_for_no_bucket_whose_timers_were_all_stopped) {
 
 TEST(timing_wheel, has_room_for_every_time_there_is) {
   timing_wheel w({.tick = us, .size = 2});
-  list_hook end_of_time;
-  list_hook a_while;
-  w.insert(end_of_time, INT64_MAX, 0, 1);
-  w.insert(a_while, 10 * us, 0, 1);
+  timing_wheel::hook end_of_time;
+  timing_wheel::hook a_while;
+  w.insert(end_of_time, INT64_MAX, 0, at(1));
+  w.insert(a_while, 10 * us, 0, at(1));
   EXPECT_EQ(w.verify(), "");
-  EXPECT_EQ(w.pop_due(10 * us), &a_while);
-  EXPECT_EQ(w.pop_due(INT64_MAX / 2), nullptr);
+  EXPECT_EQ(pop(w, 10 * us), &a_while);
+  EXPECT_EQ(pop(w, INT64_MAX / 2), nullptr);
   EXPECT_TRUE(timing_wheel::waits(end_of_time));
   EXPECT_EQ(w.verify(), "");
 }
@@ -241,19 +266,19 @@ TEST(timing_wheel, has_room_for_every_time_there_is) {
 TEST(timing_wheel, makes_levels_only_when_they_are_needed) {
   timing_wheel w({.tick = ms, .size = 20});
   EXPECT_EQ(w.levels(), 1U);
-  list_hook t;
-  w.insert(t, 19 * ms, 0, 1);
+  timing_wheel::hook t;
+  w.insert(t, 19 * ms, 0, at(1));
   EXPECT_EQ(w.levels(), 1U);
   w.erase(t);
-  w.insert(t, 21 * ms, 0, 1);
+  w.insert(t, 21 * ms, 0, at(1));
   EXPECT_EQ(w.levels(), 2U);
 }
 
 TEST(timing_wheel, lets_a_bucket_be_filled_anew_while_its_timers_come_down) {
   timing_wheel w({.tick = ms, .size = 2});
-  std::vector<list_hook> timers(64);
+  std::vector<timing_wheel::hook> timers(64);
   for (std::size_t i = 0; i < timers.size(); ++i) {
-    w.insert(timers[i], static_cast<std::int64_t>(i + 1) * ms, 0, 1);
+    w.insert(timers[i], static_cast<std::int64_t>(i + 1) * ms, 0, at(1));
   }
   std::int64_t last = 0;
   for (std::int64_t now = ms; now <= 64 * ms; now += ms) {
@@ -265,6 +290,130 @@ TEST(timing_wheel, lets_a_bucket_be_filled_anew_while_its_timers_come_down) {
     ASSERT_EQ(w.verify(), "");
   }
   EXPECT_EQ(last, 64 * ms);
+}
+
+TEST(timing_wheel, gives_the_timers_of_one_tick_in_the_order_in_which_they_came) {
+  timing_wheel w({.tick = ms, .size = 20});
+  std::vector<timing_wheel::hook> timers(1000);
+  for (auto& t : timers) w.insert(t, 5 * s, 0, at(1));
+  for (auto& t : timers) ASSERT_EQ(pop(w, 5 * s), &t);
+}
+
+TEST(timing_wheel, remembers_which_timers_are_periodic) {
+  timing_wheel w({.tick = ms, .size = 20});
+  timing_wheel::hook once;
+  timing_wheel::hook again;
+  w.insert(once, s, 0, at(1));
+  w.insert(again, s, s, at(1));
+  EXPECT_FALSE(w.pop_due(s).periodic);
+  EXPECT_TRUE(w.pop_due(s).periodic);
+}
+
+/// A slot that is stopped is the next one's, and a chunk with none but stopped ones is given back.
+TEST(timing_wheel, takes_memory_in_proportion_to_the_timers_that_wait) {
+  timing_wheel w({.tick = ms, .size = 20});
+  const auto n = static_cast<std::size_t>(test::scale(50'000, 5'000));
+  std::mt19937_64 random(1);
+  const auto some_time = [&] { return static_cast<std::int64_t>(s + random() % (60 * s)); };
+  std::vector<timing_wheel::hook> timers(n);
+  for (auto& t : timers) w.insert(t, some_time(), 0, at(1));
+  const std::size_t full = w.bytes();
+  EXPECT_LE(full, n * 20 + 30'000) << "besides a chunk for every bucket";
+  for (std::size_t i = 0; i < 20 * n; ++i) {
+    timing_wheel::hook& t = timers[random() % n];
+    if (i % 2 == 0) {
+      w.erase(t);
+      w.insert(t, some_time(), 0, at(1));
+    } else {
+      w.move(t, some_time(), 0, at(1));
+    }
+  }
+  EXPECT_LE(w.bytes(), full + full / 5) << "after " << 20 * n << " stops and starts";
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i % 1000 != 0) w.erase(timers[i]);
+  }
+  EXPECT_LE(w.bytes(), full / 10 + w.size() * 512) << "with " << w.size() << " timers left";
+  EXPECT_EQ(w.verify(), "");
+}
+
+/// Pages for a wheel's tables and one piece of memory for its chunks, and no more.
+class scarce_pages final : public page_source {
+ public:
+  void* map(std::size_t bytes, std::size_t alignment) noexcept override {
+    return left_-- > 0 ? system_pages().map(bytes, alignment) : nullptr;
+  }
+  void unmap(void* memory, std::size_t bytes) noexcept override {
+    system_pages().unmap(memory, bytes);
+  }
+  void prefer_huge_pages(void*, std::size_t, bool) noexcept override {}
+
+ private:
+  int left_ = 2;
+};
+
+/// Takes all chunks that are left: a timer for each, in buckets of their own. The last one, which
+/// found no room, does not wait.
+std::vector<timing_wheel::hook> take_all_memory(timing_wheel& w, std::int64_t bucket) {
+  std::vector<timing_wheel::hook> timers(10'000);
+  for (std::size_t i = 0; i < timers.size(); ++i) {
+    try {
+      w.insert(timers[i], static_cast<std::int64_t>(i + 2) * bucket, 0, at(1));
+    } catch (const std::bad_alloc&) {
+      timers.resize(i + 1);
+    }
+  }
+  return timers;
+}
+
+TEST(timing_wheel, is_as_it_was_where_there_is_no_memory_for_a_timer) {
+  scarce_pages pages;
+  timing_wheel w({.tick = ms, .size = 8192}, pages);
+  timing_wheel::hook t;
+  w.insert(t, 100 * s, 0, at(1));
+  const auto timers = take_all_memory(w, 8192 * ms);
+  ASSERT_LT(timers.size(), 10'000U);
+  EXPECT_FALSE(timing_wheel::waits(timers.back()));
+  EXPECT_THROW(w.move(t, 50 * ms, 0, at(1)), std::bad_alloc);
+  EXPECT_EQ(w.size(), timers.size());
+  EXPECT_EQ(w.verify(), "");
+  EXPECT_EQ(w.pop_due(8192 * 12 * ms).timer, &timers[0]);
+}
+
+TEST(timing_wheel,
+     loses_no_timer_and_fires_none_early_where_there_is_no_memory_to_bring_them_down) {
+  scarce_pages pages;
+  timing_wheel w({.tick = ms, .size = 8192}, pages);
+  constexpr std::int64_t bucket = 8192 * ms;
+  std::vector<timing_wheel::hook> crowd(310);
+  for (std::size_t i = 0; i < crowd.size(); ++i) {
+    w.insert(crowd[i], bucket + static_cast<std::int64_t>(i * 7 % crowd.size()) * ms, 0, at(1));
+  }
+  const auto others = take_all_memory(w, bucket);
+  ASSERT_LT(others.size(), 10'000U);
+  std::size_t fired = 0;
+  for (std::int64_t now = bucket; now < bucket + 400 * ms; now += ms) {
+    for (const std::int64_t when : pop_all(w, now)) {
+      ASSERT_LE(when, now);
+      ++fired;
+    }
+    ASSERT_EQ(w.verify(), "");
+  }
+  EXPECT_EQ(fired, crowd.size());
+}
+
+TEST(divisor, divides_as_division_does) {
+  std::mt19937_64 random(1);
+  std::vector<std::int64_t> numbers = {0, 1, 2, 3, 999, 1000, 1001, INT64_MAX - 1, INT64_MAX};
+  for (int i = 0; i < 1000; ++i) {
+    numbers.push_back(static_cast<std::int64_t>(random() >> (1 + random() % 63)));
+  }
+  for (const std::int64_t d : numbers) {
+    if (d == 0) continue;
+    for (const std::int64_t n : numbers) {
+      ASSERT_EQ(divisor(d).quotient(n), n / d) << n << " by " << d;
+      ASSERT_EQ(divisor(d).remainder(n), n % d) << n << " by " << d;
+    }
+  }
 }
 
 }  // namespace

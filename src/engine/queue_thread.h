@@ -25,7 +25,8 @@
 /// run_due itself.
 ///
 /// Ground rules
-///  - `lock_` guards the queue and every node's part of it: on the queue or not, when, period.
+///  - `lock_` guards the queue and every node's part of it: on the queue or not, when, period. The
+///    period is in the payload's second half (timer_node.h), of timers only that have one.
 ///    Nothing is fired, woken or freed while it is held.
 ///  - `sleeps_until_` is what the thread last said, under the lock, that it would sleep until; who
 ///    puts something earlier on the queue leaves the note. 0 while the thread is awake, and then it
@@ -37,10 +38,8 @@ namespace verge::detail {
 template <class Queue>
 class queue_thread {
  public:
-  struct node : timer_node, Queue::hook {
-    queue_thread* on{nullptr};
-    std::int64_t period{0};
-  };
+  /// The hook comes first: with one of 8 bytes, and the slab's header, it fills a cache line.
+  struct node : Queue::hook, timer_node {};
 
   template <class... Args>
   explicit queue_thread(engine_host& host, Args&&... args)
@@ -74,27 +73,23 @@ class queue_thread {
   }
   [[nodiscard]] bool running() const noexcept { return started_.load(std::memory_order_acquire); }
 
-  /// True if t was waiting here.
+  /// Puts a timer on the queue, or moves it there. True if it was waiting.
   bool insert(node& t, std::int64_t when, std::int64_t period) {
     if (!running() && !host_.simulated()) start_once();
     bool waited = false;
     bool earlier = false;
     // The cheap time may be ahead of the true one, which decides what is due; this is not.
-    const std::int64_t now = as_time(host_.cheap_now() - fast_clock::max_ahead);
+    const auto now = [this] { return as_time(host_.cheap_now() - fast_clock::max_ahead); };
     {
       std::lock_guard held(lock_);
       waited = Queue::waits(t);
-      const std::int64_t before = t.when;
-      if (waited) queue_.erase(t);
-      try {
+      if (waited) {
+        queue_.move(t, when, period, now);
+      } else {
         queue_.insert(t, when, period, now);
-      } catch (...) {
-        // As it was: there is room for what was there a moment ago.
-        if (waited) queue_.insert(t, before, t.period, now);
-        throw;
+        t.refs.fetch_add(1, std::memory_order_relaxed);
       }
-      t.period = period;
-      if (!waited) t.refs.fetch_add(1, std::memory_order_relaxed);
+      if (period != 0) period_of(t) = period;
       const std::int64_t until = sleeps_until_;
       earlier = until != 0 && queue_.next() < until;
       if (earlier) sleeps_until_ = 0;  // one note is enough
@@ -119,12 +114,13 @@ class queue_thread {
       node* t = nullptr;
       {
         std::lock_guard held(lock_);
-        t = static_cast<node*>(queue_.pop_due(now));
-        if (t == nullptr) break;
+        const auto due = queue_.pop_due(now);
+        if (due.timer == nullptr) break;
+        t = static_cast<node*>(due.timer);
         // Whoever starts a timer moves a wheel's hand as well, and may be ahead of our reading.
-        if (t->when > now) now = host_.now();
-        host_.timer_fired(t->when, now);
-        if (t->period > 0) repeat(*t, now);
+        if (due.when > now) now = host_.now();
+        host_.timer_fired(due.when, now);
+        if (due.periodic) repeat(*t, due.when, now);
       }
       t->does.load(std::memory_order_acquire)->fire(*t, now);
       clockwork::of(*t).release(*t);
@@ -161,7 +157,7 @@ class queue_thread {
       node* t = nullptr;
       {
         std::lock_guard held(lock_);
-        t = static_cast<node*>(queue_.pop_any());
+        t = static_cast<node*>(queue_.pop_any().timer);
       }
       if (t == nullptr) return;
       clockwork::of(*t).release(*t);
@@ -169,6 +165,10 @@ class queue_thread {
   }
 
  private:
+  static std::int64_t& period_of(node& t) noexcept {
+    return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
+  }
+
   void start_once() {
     try {
       start();
@@ -178,9 +178,10 @@ class queue_thread {
   }
 
   /// With the lock held: puts a periodic timer that is about to fire back on the queue.
-  void repeat(node& t, std::int64_t now) noexcept {
+  void repeat(node& t, std::int64_t when, std::int64_t now) noexcept {
+    const std::int64_t period = period_of(t);
     try {
-      queue_.insert(t, next_period(t.when, t.period, now), t.period, now);
+      queue_.insert(t, next_period(when, period, now), period, [=] { return now; });
       t.refs.fetch_add(1, std::memory_order_relaxed);
     } catch (...) {
       // No memory for its place. It has fired for the last time, and somebody should know.

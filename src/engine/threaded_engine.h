@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include <engine/engine.h>
 #include <engine/queue_thread.h>
@@ -31,16 +32,16 @@ class threaded_engine : public engine {
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override {
     node& n = static_cast<node&>(t);
-    n.on = queues_[host_.home_processor() % Queues].get();
-    n.on->insert(n, when, period);
+    if constexpr (Queues > 1) n.on = queues_[host_.home_processor() % Queues].get();
+    queue_of(n).insert(n, when, period);
   }
   bool stop(timer_node& t) noexcept override {
     node& n = static_cast<node&>(t);
-    return n.on->erase(n);
+    return queue_of(n).erase(n);
   }
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override {
     node& n = static_cast<node&>(t);
-    return n.on->insert(n, when, period);
+    return queue_of(n).insert(n, when, period);
   }
 
   timer_check check_timers(unsigned p, std::int64_t now, bool /*own*/) noexcept override {
@@ -82,7 +83,20 @@ class threaded_engine : public engine {
 
  private:
   using queue = queue_thread<Queue>;
-  using node = typename queue::node;
+
+  struct on_the_only_one {};
+  struct on_one_of_many {
+    queue* on{nullptr};
+  };
+  struct node : queue::node, std::conditional_t<Queues == 1, on_the_only_one, on_one_of_many> {};
+
+  queue& queue_of(const node& n) const noexcept {
+    if constexpr (Queues == 1) {
+      return *queues_[0];
+    } else {
+      return *n.on;
+    }
+  }
 
   engine_host& host_;
   std::array<std::unique_ptr<queue>, Queues> queues_;

@@ -9,24 +9,20 @@
 #include <cstdint>
 
 #include <queue/quad_heap.h>
-#include <queue/timer_list.h>
+#include <queue/wheel_bucket.h>
 
 namespace verge::detail {
-
-/// A bucket of a wheel: a list of timers that expire together.
-struct wheel_bucket : timer_list {
-  static constexpr std::size_t not_queued = SIZE_MAX;
-
-  std::int64_t expiry{0};
-  std::size_t index{not_queued};  ///< its place in the delay queue
-};
 
 class delay_queue {
  public:
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
+  [[nodiscard]] wheel_bucket& first() const noexcept { return *heap_.front().node; }
   [[nodiscard]] std::int64_t first_expiry() const noexcept { return heap_.front().when; }
   [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return heap_.bytes(); }
+  [[nodiscard]] static bool has(const wheel_bucket& b) noexcept {
+    return b.index != wheel_bucket::none;
+  }
 
   /// Makes room for so many buckets in all. Throws std::bad_alloc.
   void reserve(std::size_t buckets) { heap_.reserve(buckets); }
@@ -37,21 +33,24 @@ class delay_queue {
   }
   void remove(wheel_bucket& b) noexcept {
     heap_.remove(b.index);
-    b.index = wheel_bucket::not_queued;
+    b.index = wheel_bucket::none;
   }
   /// The first bucket if it has expired by `now`; it is off the queue then.
   wheel_bucket* poll(std::int64_t now) noexcept {
     if (heap_.empty() || heap_.front().when > now) return nullptr;
     wheel_bucket* b = heap_.front().node;
     heap_.pop();
-    b->index = wheel_bucket::not_queued;
+    b->index = wheel_bucket::none;
     return b;
   }
   [[nodiscard]] bool verify() const noexcept { return heap_.verify(); }
 
  private:
+  /// A wheel has three levels of 2^24 buckets at most, or more levels of fewer.
   struct place {
-    static void set(wheel_bucket& b, std::size_t i) noexcept { b.index = i; }
+    static void set(wheel_bucket& b, std::size_t i) noexcept {
+      b.index = static_cast<std::uint32_t>(i);
+    }
     static std::size_t get(const wheel_bucket& b) noexcept { return b.index; }
   };
   quad_heap<wheel_bucket, place> heap_;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include <queue/due_timer.h>
 #include <queue/quad_heap.h>
 
 namespace verge::detail {
@@ -16,8 +17,9 @@ class heap_queue {
  public:
   struct hook {
     std::size_t index{nowhere};
-    std::int64_t when{0};
+    bool periodic{false};
   };
+  using due = due_timer<hook>;
 
   [[nodiscard]] static bool waits(const hook& t) noexcept { return t.index != nowhere; }
   [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
@@ -30,24 +32,31 @@ class heap_queue {
   [[nodiscard]] std::int64_t next_exactly() const noexcept { return next(); }
 
   /// Throws std::bad_alloc and has changed nothing then.
-  void insert(hook& t, std::int64_t when, std::int64_t /*period*/, std::int64_t /*now*/) {
+  template <class Now>
+  void insert(hook& t, std::int64_t when, std::int64_t period, Now&& /*now*/) {
     heap_.push(when, &t);
-    t.when = when;
+    t.periodic = period != 0;
+  }
+  /// The same for a timer that waits. There is room for it.
+  template <class Now>
+  void move(hook& t, std::int64_t when, std::int64_t period, Now&& now) {
+    erase(t);
+    insert(t, when, period, now);
   }
   void erase(hook& t) noexcept {
     heap_.remove(t.index);
     t.index = nowhere;
   }
   /// The first timer if it is due; it is off the queue then.
-  hook* pop_due(std::int64_t now) noexcept {
-    if (heap_.empty() || heap_.front().when > now) return nullptr;
-    hook* t = heap_.front().node;
+  due pop_due(std::int64_t now) noexcept {
+    if (heap_.empty() || heap_.front().when > now) return {};
+    const due first{heap_.front().node, heap_.front().when, heap_.front().node->periodic};
     heap_.pop();
-    t->index = nowhere;
-    return t;
+    first.timer->index = nowhere;
+    return first;
   }
   /// Any timer at all, off the queue.
-  hook* pop_any() noexcept { return pop_due(INT64_MAX); }
+  due pop_any() noexcept { return pop_due(INT64_MAX); }
 
   [[nodiscard]] std::string verify() const {
     return heap_.verify() ? "" : "the heap is out of order, or a timer does not know its place";

@@ -22,6 +22,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <queue/due_timer.h>
 #include <queue/timer_list.h>
 #include <queue/wheel_shape.h>
 
@@ -30,6 +31,7 @@ namespace verge::detail {
 class simple_wheel {
  public:
   using hook = list_hook;
+  using due = due_timer<hook>;
 
   /// Throws std::invalid_argument for a tick or size that makes no wheel, and std::bad_alloc.
   explicit simple_wheel(wheel_shape shape) : shape_(shape) {
@@ -65,16 +67,23 @@ class simple_wheel {
 
   /// `now` must not be ahead of the time by which pop_due is called, or timers would be early.
   /// Throws std::invalid_argument, naming the span, for a time or a period that is beyond it.
-  void insert(hook& t, std::int64_t when, std::int64_t period, std::int64_t now) {
+  template <class Now>
+  void insert(hook& t, std::int64_t when, std::int64_t period, Now&& read_now) {
+    const std::int64_t now = read_now();
     turn(now);
-    const std::int64_t tick = tick_at_or_after(when, shape_.tick);
-    // A tick more than the span: the time has been read a moment ago, and rounded down.
-    if (when - now > span() + shape_.tick) refuse(when - now);
-    // The next time is found when this one has come, and nobody could be told then.
-    if (period > span()) refuse(period);
-    t.when = when;
-    (tick > hand_ ? bucket(tick) : due_).push_back(t);
+    check(when, period, now);
+    put(t, when, period);
     ++size_;
+  }
+
+  /// The same for a timer that waits; it goes on doing so if the new time is refused.
+  template <class Now>
+  void move(hook& t, std::int64_t when, std::int64_t period, Now&& read_now) {
+    const std::int64_t now = read_now();
+    turn(now);
+    check(when, period, now);
+    t.list->remove(t);
+    put(t, when, period);
   }
 
   void erase(hook& t) noexcept {
@@ -82,18 +91,14 @@ class simple_wheel {
     --size_;
   }
 
-  hook* pop_due(std::int64_t now) noexcept {
+  due pop_due(std::int64_t now) noexcept {
     turn(now);
-    hook* t = due_.pop_front();
-    if (t != nullptr) --size_;
-    return t;
+    return pop();
   }
 
-  hook* pop_any() noexcept {
+  due pop_any() noexcept {
     for (std::size_t i = 0; due_.empty() && i < ring_; ++i) move_to_due(buckets_[i]);
-    hook* t = due_.pop_front();
-    if (t != nullptr) --size_;
-    return t;
+    return pop();
   }
 
   [[nodiscard]] std::string verify() const {
@@ -114,6 +119,27 @@ class simple_wheel {
  private:
   timer_list& bucket(std::int64_t tick) noexcept {
     return buckets_[static_cast<std::size_t>(tick) % ring_];
+  }
+
+  void check(std::int64_t when, std::int64_t period, std::int64_t now) const {
+    // A tick more than the span: the time has been read a moment ago, and rounded down.
+    if (when - now > span() + shape_.tick) refuse(when - now);
+    // The next time is found when this one has come, and nobody could be told then.
+    if (period > span()) refuse(period);
+  }
+
+  void put(hook& t, std::int64_t when, std::int64_t period) noexcept {
+    const std::int64_t tick = tick_at_or_after(when, shape_.tick);
+    t.when = when;
+    t.periodic = period != 0;
+    (tick > hand_ ? bucket(tick) : due_).push_back(t);
+  }
+
+  due pop() noexcept {
+    hook* const t = due_.pop_front();
+    if (t == nullptr) return {};
+    --size_;
+    return {t, t->when, t->periodic};
   }
 
   void move_to_due(timer_list& from) noexcept {

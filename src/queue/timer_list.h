@@ -17,6 +17,7 @@ struct list_hook {
   list_hook* next{nullptr};
   timer_list* list{nullptr};  ///< the list it is on, or nullptr
   std::int64_t when{0};       ///< when it is due
+  bool periodic{false};
 };
 
 class timer_list {
