@@ -14,9 +14,6 @@ namespace verge::detail {
 
 namespace {
 
-/// How many timers one look runs at most. What they make ready is better run while it is in the
-/// cache than piled up.
-constexpr unsigned run_limit = 128;
 /// Below this many timers it does not pay to clear stopped ones away at once.
 constexpr std::int32_t tidy_from = 64;
 /// From this many on their memory is worth more than the time of a pass over the heap.
@@ -169,10 +166,11 @@ timer_check processor_heap::check_timers(unsigned p, std::int64_t now, bool own)
   }
 
   unsigned ran = 0;
+  const unsigned room = host_.firing_room();
   {
     std::lock_guard held(ts.lock);
     adjust_timers(ts, now);
-    while (ran < run_limit && run_timer(ts, now) == 0) ++ran;
+    while (ran < room && run_timer(ts, now) == 0) ++ran;
     // By its own processor only: it costs a pass over the heap, and a thief is in a hurry.
     if (own && should_clear_deleted(ts)) sweep(ts);
   }
