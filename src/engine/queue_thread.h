@@ -35,8 +35,9 @@
 ///    until it has fired; a periodic one, which stays on the queue, takes another for that time.
 namespace verge::detail {
 
+/// On lines of its own: two processors may use two of them.
 template <class Queue>
-class queue_thread {
+class alignas(128) queue_thread {
  public:
   /// The hook comes first: with one of 8 bytes, and the slab's header, it fills a cache line.
   struct node : Queue::hook, timer_node {};
