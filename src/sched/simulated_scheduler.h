@@ -32,13 +32,14 @@
 ///    with such threads is not repeatable.)
 namespace verge::detail {
 
-class simulated_scheduler final : public scheduler, public engine_host {
+class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler,
+                                                                public engine_host {
  public:
   simulated_scheduler(std::uint64_t seed, std::int64_t start,
                       std::function<void(std::exception_ptr)> handler);
   ~simulated_scheduler();
 
-  void start(clockwork& timers);
+  void start(clockwork & timers);
   /// Ends the turners. With the baton.
   void stop() noexcept;
   runnable* take_leftover() noexcept;
@@ -60,17 +61,17 @@ class simulated_scheduler final : public scheduler, public engine_host {
   std::uint64_t seed() const noexcept { return seed_; }
 
   // scheduler
-  void ready(runnable& r) noexcept override;
-  void ready_next(runnable& r) noexcept override { ready(r); }
-  void ready_last(runnable& r) noexcept override { ready(r); }
+  void ready(runnable & r) noexcept override;
+  void ready_next(runnable & r) noexcept override { ready(r); }
+  void ready_last(runnable & r) noexcept override { ready(r); }
   std::int64_t now() noexcept override { return now_.load(std::memory_order_acquire); }
   std::uint64_t random() noexcept override;
-  void block(thread_waiter& w, const char* waiting_for) noexcept override;
-  void unblock(thread_waiter& w) noexcept override;
+  void block(thread_waiter & w, const char* waiting_for) noexcept override;
+  void unblock(thread_waiter & w) noexcept override;
   void enter_blocking() noexcept override {}
   void leave_blocking() noexcept override {}
-  void job_started(job& j) override;
-  void job_ended(job& j) noexcept override;
+  void job_started(job & j) override;
+  void job_ended(job & j) noexcept override;
   void unhandled(std::exception_ptr e) noexcept override { handler_(std::move(e)); }
   clockwork& timers() noexcept override { return *timers_; }
 
@@ -95,8 +96,8 @@ class simulated_scheduler final : public scheduler, public engine_host {
     std::thread thread;
   };
 
-  void take_turns(turner& self) noexcept;
-  void hand_over_locked(turner& self, blocked_thread& to, std::unique_lock<std::mutex>& held);
+  void take_turns(turner & self) noexcept;
+  void hand_over_locked(turner & self, blocked_thread & to, std::unique_lock<std::mutex> & held);
   blocked_thread* take_finished_run_locked() noexcept;
   void give_baton_to_turner_locked();
   bool time_jump() noexcept;
