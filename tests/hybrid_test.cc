@@ -179,6 +179,59 @@ TEST_F(hybrid_engine, fires_once_though_its_tokens_have_come_round) {
   for (timer_node* o : others) detail::destroy_timer(*o);
 }
 
+/// A timer remembers where its entry is by 18 bits: those of a time and of one 73 minutes later are
+/// the same. Whatever it is reset to, it goes on with no entry that is later than that.
+TEST_F(hybrid_engine, fires_in_time_though_what_it_knows_of_its_entry_has_come_round) {
+  constexpr std::int64_t unit = std::int64_t{1} << detail::hybrid_tag::unit_bits;
+  constexpr std::int64_t turn = unit << detail::hybrid_tag::hint_bits;
+  std::mt19937_64 random(1);
+  const auto up_to = [&](int n) { return static_cast<std::int64_t>(random() % (n + 1U)); };
+  // Close to a whole number of turns from now, as a rule: a few units or nanoseconds off.
+  const auto some_time = [&] {
+    const std::int64_t off = (up_to(4) - 2) * unit + up_to(4) - 2;
+    return std::max<std::int64_t>(up_to(3) * turn + (up_to(3) == 0 ? up_to(300) * unit : off), 0);
+  };
+  int fired = 0;
+  int expected = 0;
+  std::int64_t due = 0;  // 0: it is not armed
+  const auto starts = [&](std::int64_t delay) {
+    due = now_ + delay;
+    return delay;
+  };
+  timer_node* t = &start(starts(turn), [&] { ++fired; });
+  for (int i = 0; i < scale(50'000, 10'000); ++i) {
+    switch (random() % 6) {
+      case 0:
+        EXPECT_EQ(detail::stop_timer(t), due != 0);
+        due = 0;
+        break;
+      case 1:
+        detail::destroy_timer(*t);
+        t = &start(starts(some_time()), [&] { ++fired; });
+        break;
+      case 2:
+        now_ = due == 0 ? now_ + some_time() : due - static_cast<std::int64_t>(random() % 2);
+        break;
+      case 3:
+        now_ += some_time() / 8;
+        break;
+      default: {
+        const bool was_armed = due != 0;
+        EXPECT_EQ(detail::reset_timer_after(t, starts(some_time())), was_armed);
+      }
+    }
+    check();
+    if (due != 0 && due <= now_) {
+      ++expected;
+      due = 0;
+    }
+    ASSERT_EQ(fired, expected) << "in step " << i;
+    ASSERT_EQ(engine().verify(), "") << "in step " << i;
+  }
+  EXPECT_GT(fired, 500);
+  detail::destroy_timer(*t);
+}
+
 TEST_F(hybrid_engine, makes_one_entry_for_many_deadlines_that_go_up_and_down) {
   std::vector<timer_node*> others;
   for (int i = 0; i < 10'000; ++i) others.push_back(&start(2000 * second, [] {}));
