@@ -60,9 +60,15 @@ class numbered_nodes {
     std::size_t bytes;
   };
 
+  /// Doubles, where there is too little: reserve() alone would move everything each time.
+  template <class T>
+  static void make_room(std::vector<T>& v, std::size_t n) {
+    if (n > v.capacity()) v.reserve(std::max(n, 2 * v.capacity()));
+  }
+
   void add_block() {
-    free_.reserve(size() + per_block);
-    blocks_.reserve(blocks_.size() + 1);
+    make_room(free_, size() + per_block);
+    make_room(blocks_, blocks_.size() + 1);
     if (room_ == 0) add_region();
     Node* const b = reinterpret_cast<Node*>(next_);
     std::uninitialized_value_construct_n(b, per_block);
@@ -77,7 +83,7 @@ class numbered_nodes {
     const bool large = blocks_.size() >= blocks_per_region;
     const std::size_t wanted = large ? std::max(heap_memory::huge_page, block_bytes) : block_bytes;
     const std::size_t bytes = heap_memory::round_up(wanted);
-    regions_.reserve(regions_.size() + 1);
+    make_room(regions_, regions_.size() + 1);
     void* const memory = heap_memory::allocate(bytes);
     regions_.push_back({memory, bytes});
     next_ = static_cast<std::byte*>(memory);
