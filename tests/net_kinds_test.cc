@@ -10,15 +10,10 @@
 #include <vector>
 
 #include <support/as_default.h>
-#include <support/sockets.h>
+#include <support/net_fixture.h>
 
 namespace verge::test {
 namespace {
-
-class net : public testing::Test {
- protected:
-  runtime rt{{.processors = 2}};
-};
 
 // ---- Datagrams
 

@@ -19,21 +19,14 @@
 
 #include <support/allocations.h>
 #include <support/as_default.h>
+#include <support/net_fixture.h>
 #include <support/patience.h>
 #include <support/scale.h>
-#include <support/sockets.h>
 
 namespace verge::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-class net : public testing::Test {
- protected:
-  two_ends connect() { return rt.run(connected()); }
-
-  runtime rt{{.processors = 2}};
-};
 
 // ---- Bytes
 

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <verge/runtime.h>
+
+#include <support/sockets.h>
+
+namespace verge::test {
+
+/// What every test of sockets begins with: a runtime, and two ends of a connection on demand.
+class net : public testing::Test {
+ protected:
+  two_ends connect() { return rt.run(connected()); }
+
+  runtime rt{{.processors = 2}};
+};
+
+}  // namespace verge::test
