@@ -172,6 +172,41 @@ scenarios companies() {
   return list;
 }
 
+/// A ticker whose resets are kept apart by a lock: with the period that it has, and with another.
+scenarios tickers() {
+  scenarios list;
+  std::vector<hybrid_op> resets;
+  for (const std::int64_t when : {50, 85, 120, 140, 300}) {
+    resets.push_back({reset_alone, 0, when, 40});
+  }
+  resets.push_back({reset_alone, 0, 120, 70});
+  resets.push_back({reset_alone, 0, 140, 40, 1});
+  resets.push_back({reset_alone, 0, 120});
+  const auto others = joined(wheel_ops(), {{check, 1}});
+  for (const auto& start :
+       {hybrid_setup{.key = 90, .period = 40}, hybrid_setup{.key = 150, .period = 40},
+        hybrid_setup{.key = 150, .period = 40, .stopped = true},
+        hybrid_setup{.key = 90, .period = 40, .on = 1}, hybrid_setup{}}) {
+    for (const auto& a : resets) {
+      if (start.on == 0 && a.own == 0) {  // where the poller of the scenario looks
+        list.push_back({{start}, {{{sleep}}, {a}}});
+        for (const auto& b : {hybrid_op{check}, {look}}) {
+          list.push_back({{start}, {{{sleep}}, {a}, {b}}});
+        }
+      }
+      for (const auto& b : others) {
+        list.push_back({{start}, {{b}, {a}}});
+        for (const auto& c : joined(resets, {{stop}})) list.push_back({{start}, {{b}, {a, c}}});
+        for (const auto& c : wheel_ops()) {
+          list.push_back({{start}, {{b}, {a}, {c}}});
+          list.push_back({{start}, {{b, c}, {{reset_alone, 0, 150, 40}, a}}});
+        }
+      }
+    }
+  }
+  return list;
+}
+
 scenarios sleepers() {
   scenarios list;
   for (const auto& start : starts()) {
@@ -229,6 +264,10 @@ TEST_F(every_hybrid_schedule, of_timers_in_company_fires_them_in_order) {
   is_right("companies", companies(), 3, 11);
 }
 
+TEST_F(every_hybrid_schedule, of_a_ticker_that_one_thread_resets_is_right) {
+  is_right("tickers", tickers(), 3, 11);
+}
+
 TEST_F(every_hybrid_schedule, in_which_a_poller_goes_to_sleep_wakes_it_in_time) {
   is_right("sleepers", sleepers(), 3, 11);
 }
@@ -249,6 +288,12 @@ class hybrid_faults : public every_hybrid_schedule {
 
 TEST_F(hybrid_faults, a_reset_that_does_not_look_again_is_found) {
   is_found<hybrid_mutant::blind_hint>();
+}
+TEST_F(hybrid_faults, a_reset_of_a_ticker_that_does_not_look_again_is_found) {
+  EXPECT_TRUE(explore_hybrid<hybrid_mutant::blind_hint>("a fault", tickers(), 3).failed);
+}
+TEST_F(hybrid_faults, a_reset_of_a_ticker_that_does_not_look_at_the_period_is_found) {
+  EXPECT_TRUE(explore_hybrid<hybrid_mutant::keeps_period>("a fault", tickers(), 3).failed);
 }
 TEST_F(hybrid_faults, a_stop_that_ignores_who_is_entering_is_found) {
   is_found<hybrid_mutant::stop_ignores_enter>();

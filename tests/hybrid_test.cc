@@ -7,6 +7,7 @@
 #include <support/scale.h>
 #include <timer/clockwork.h>
 #include <verge/detail/timer_functions.h>
+#include <verge/time.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -118,6 +119,32 @@ TEST_F(hybrid_engine, needs_no_new_entry_for_a_time_that_the_old_one_covers) {
   EXPECT_EQ(counts().deleted, 0U);
   detail::reset_timer_after(&t, 5 * second);
   EXPECT_EQ(counts().deleted, 1U);
+  EXPECT_EQ(engine().verify(), "");
+  detail::destroy_timer(t);
+}
+
+TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_the_period_it_has) {
+  constexpr auto skip = static_cast<std::uint8_t>(missed_ticks::skip);
+  timer_node& t = *detail::start_ticker(*timers_, 10 * second, skip);
+  auto ticks = detail::channel_of(&t);
+  for (int i = 0; i < 1000; ++i) {
+    now_ += second;
+    EXPECT_TRUE(detail::reset_ticker(&t, 10 * second));
+  }
+  EXPECT_EQ(counts().live, 1U);
+  EXPECT_EQ(counts().deleted, 0U);
+  EXPECT_EQ(check(), 0U) << "its entry has come up long since, and is moved";
+  now_ += 10 * second;
+  EXPECT_EQ(check(), 1U);
+  EXPECT_TRUE(ticks.try_recv());
+  now_ += 10 * second;
+  EXPECT_EQ(check(), 1U) << "it ticks on";
+  EXPECT_TRUE(detail::reset_ticker(&t, 7 * second));
+  EXPECT_FALSE(ticks.try_recv()) << "a tick from before the reset";
+  now_ += 7 * second;
+  EXPECT_EQ(check(), 1U);
+  now_ += 7 * second;
+  EXPECT_EQ(check(), 1U) << "with its new period";
   EXPECT_EQ(engine().verify(), "");
   detail::destroy_timer(t);
 }

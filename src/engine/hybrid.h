@@ -47,6 +47,7 @@ class hybrid final : public engine {
   bool stop(timer_node& t) noexcept override;
   retired retire(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
+  bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period) override;
 
   // The same for the usual case, and for a thread that has a slot. False: it is not that case, and
   // nothing is changed.
@@ -203,6 +204,14 @@ inline retired hybrid::retire(timer_node& t) noexcept {
 inline bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
   node& n = static_cast<node&>(t);
   const timers::change so_far = timers::reset_in_place(n, when, period);
+  if (so_far == timers::change::was_armed) [[likely]]
+    return true;
+  return reset_with_entry(n, when, period, so_far);
+}
+
+inline bool hybrid::reset_alone(timer_node& t, std::int64_t when, std::int64_t period) {
+  node& n = static_cast<node&>(t);
+  const timers::change so_far = timers::reset_in_place_alone(n, when, period);
   if (so_far == timers::change::was_armed) [[likely]]
     return true;
   return reset_with_entry(n, when, period, so_far);

@@ -47,7 +47,8 @@
 //            what it finds when it lets go. So nobody ever waits for the holder, but for who
 //            wants to make the timer periodic: the period does not fit the word.
 //  tag       written by the holder of entering, before it lets go. Read by anybody, after the word.
-//  period    written and read by the holder of entering.
+//  period    written by the holder of entering, for a start or a reset. Read by the holder of
+//            entering; and by who resets the timer while nobody else resets or stops it.
 //  wheel     under `lock`. One thread has at most one lock, but for move(), which takes both in the
 //            order of their addresses. Nothing is called under it that could wait or that is the
 //            user's.
@@ -92,6 +93,10 @@
 //  fire against fire       (own processor and thief, or two entries as above) one swaps.
 //  periodic                the one who fires it becomes entering, and fires only if nobody has
 //                          stopped or reset it when it lets go.
+//  periodic reset against  a new period needs entering, hence a new entry. The same period over
+//  all of that             again does not, if nobody can change the period between the look at it
+//                          and the swap, which others must see to: reset_alone(). Firing does not
+//                          change it, so the swap is one like any other: to earlier or later.
 //  move_timers             moves entries, and keys only to earlier: words and tags stay as they
 //                          are, and nobody else can tell.
 //  sleeping                who makes something that comes first publishes `next` and then asks who
@@ -135,6 +140,7 @@ enum class hybrid_mutant {
   fires_what_it_saw,       ///< firing disarms whatever the word is by now
   no_wake,                 ///< what comes first wakes nobody
   leaves_late,             ///< the holder arms the timer with the time that it came for
+  keeps_period,            ///< a reset alone does not look at the period
   drops_in_silence,        ///< the entry of a stopped timer is dropped and the word not told
   reuses_any_entry,        ///< a stopped timer goes on with its entry, however late that is
 };
@@ -278,9 +284,14 @@ class hybrid_timers {
   }
 
   /// Arms it for another time, whatever it was; a new entry goes into these timers. True if it was
-  /// armed. Throws std::bad_alloc, and has changed nothing then.
+  /// armed. Throws std::bad_alloc, and has changed nothing then; or if its entry was being moved at
+  /// that moment, the timer may fire at the new time, or between that and the old one.
   bool reset(node& t, std::int64_t when, std::int64_t period) {
     return finish_reset(reset_in_place(t, when, period), t, when, period);
+  }
+  /// The same, if nobody else stops or resets it meanwhile.
+  bool reset_alone(node& t, std::int64_t when, std::int64_t period) {
+    return finish_reset(reset_in_place_alone(t, when, period), t, when, period);
   }
 
   /// The two halves of it: what can be done without these timers, and what is left then.
@@ -317,13 +328,32 @@ class hybrid_timers {
         if (idle) Policy::release(t);
         continue;
       }
-      // The entry may have been moved since, and the word be what it was before. Then it still is
-      // no later than that. (Asked in this order: which of two times is later cannot be foreseen.)
-      const bool moved = Policy::tag(t).load(std::memory_order_relaxed) != tag;
-      if (moved && when < time && !mutated(hybrid_mutant::blind_hint)) [[unlikely]] {
+      if (may_be_late(t, tag, time, when)) [[unlikely]] {
         return idle ? change::was_idle_needs_entry : change::was_armed_needs_entry;
       }
       return idle ? change::was_idle : change::was_armed;
+    }
+  }
+
+  /// The first half for a timer that nobody else stops or resets meanwhile: then the period cannot
+  /// change, and one that gets the same again may go on with its entry.
+  static change reset_in_place_alone(node& t, std::int64_t when, std::int64_t period) noexcept {
+    if (period <= 0) return reset_in_place(t, when, period);
+    when = hybrid_word::clamp(when);
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_acquire);
+    for (;;) {
+      if ((w & (hybrid_word::entering | hybrid_word::periodic)) != hybrid_word::periodic) {
+        return change::needs_entry;
+      }
+      if (Policy::period(t) != period && !mutated(hybrid_mutant::keeps_period)) {
+        return change::needs_entry;
+      }
+      const std::int64_t time = hybrid_word::time(w);
+      const std::uint32_t tag = Policy::tag(t).load(std::memory_order_relaxed);
+      if (!hybrid_tag::covers(tag, time, when)) return change::needs_entry;
+      if (!swap(word, w, hybrid_word::of(when, period))) continue;
+      return may_be_late(t, tag, time, when) ? change::was_armed_needs_entry : change::was_armed;
     }
   }
 
@@ -470,6 +500,15 @@ class hybrid_timers {
                                         std::memory_order_acquire);
   }
 
+  /// After a swap that took the time from `time` to `when`, and before which the tag was `tag`. The
+  /// entry may have been moved since, and the word be what it was before: then it still is no later
+  /// than that. (Asked in this order: which of two times is later cannot be foreseen.)
+  static bool may_be_late(node& t, std::uint32_t tag, std::int64_t time,
+                          std::int64_t when) noexcept {
+    const bool moved = Policy::tag(t).load(std::memory_order_relaxed) != tag;
+    return moved && when < time && !mutated(hybrid_mutant::blind_hint);
+  }
+
   /// The entry of a stopped timer is about to be dropped. False if the word has changed.
   static bool forget_entry(node& t, std::uint64_t& w) noexcept {
     return mutated(hybrid_mutant::drops_in_silence) || swap(Policy::word(t), w, 0);
@@ -522,7 +561,7 @@ class hybrid_timers {
         if (hybrid_word::due(w) == 0 || (w & hybrid_word::entering) != 0) return;
       } while (!swap(word, w, w | hybrid_word::entering));
       const std::uint32_t token = next_token(t);
-      key = leave(t, token, hybrid_word::due(w), true);
+      key = leave(t, token, hybrid_word::due(w), (w & hybrid_word::periodic) == 0);
       if (key != 0) first = enter(t, key, token);
     }
     if (first) wake(key);

@@ -303,8 +303,8 @@ bool stop_channel(timer_node& t) noexcept {
 
 bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period) {
   locked_channel held(t);
-  // The engine first: if it has no room, all stays as it was.
-  clockwork::of(t).reset(t, when, engine_period(t, period));
+  // The engine first: if it has no room, all stays as it was. The lock keeps all others out.
+  clockwork::of(t).reset_alone(t, when, engine_period(t, period));
   bool pending = payload(t).due != 0;
   const bool drained = held.drain();
   if (const ticker_state* s = counting_ticker(t)) {

@@ -82,7 +82,12 @@ class [[gnu::visibility("hidden")]] clockwork {
                                        : as_time(host_.now() + std::max<std::int64_t>(d, 0));
     return slack <= 0 ? when : with_slack(when, slack);
   }
-  /// The same, or 0 if that is not a matter of a few instructions.
+  /// The first tick of a ticker that begins now. However short the period, nobody waits for this one
+  /// in particular: the cheap clock will do.
+  std::int64_t first_tick(std::int64_t period) noexcept {
+    return saturating_add(cheap_now(), period);
+  }
+  /// As deadline(), or 0 if that is not a matter of a few instructions.
   std::int64_t deadline_at_once(std::int64_t d, std::int64_t slack) const noexcept {
     if (d <= soon || slack > 0 || !in_real_time_) [[unlikely]]
       return 0;
@@ -110,6 +115,12 @@ class [[gnu::visibility("hidden")]] clockwork {
     if (hybrid* const h = quick()) return h->hybrid::reset(t, when, period);
     refuse_if_ended();
     return engine_->reset(t, when, period);
+  }
+  /// The same, if nobody else stops or resets it meanwhile.
+  bool reset_alone(timer_node & t, std::int64_t when, std::int64_t period) {
+    if (hybrid* const h = quick()) return h->hybrid::reset_alone(t, when, period);
+    refuse_if_ended();
+    return engine_->reset_alone(t, when, period);
   }
 
   /// The engine, if it is the default one and the runtime is running(); else nullptr.

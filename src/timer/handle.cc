@@ -210,7 +210,7 @@ bool reset_ticker(timer_node* handle, std::int64_t period) {
   timer_node& t = of_handle(handle, "reset");
   check_period(period);
   clockwork& of = running_clockwork(t);
-  return reset_to(of, t, of.deadline(period), period);
+  return reset_to(of, t, of.first_tick(period), period);
 }
 
 void destroy_timer(timer_node& t) noexcept {

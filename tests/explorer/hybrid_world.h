@@ -105,7 +105,7 @@ struct hybrid_policy {
   static void wake_net_poller(timers& ts, std::int64_t when) { watcher::now->woken(&ts, when); }
 };
 
-enum class hybrid_action { stop, reset, drop, start, check, sweep, move, look, sleep };
+enum class hybrid_action { stop, reset, reset_alone, drop, start, check, sweep, move, look, sleep };
 
 struct hybrid_op {
   hybrid_action what;
@@ -131,8 +131,8 @@ struct hybrid_scenario {
 };
 
 inline std::string to_text(const hybrid_scenario& s) {
-  static constexpr const char* names[] = {"stop",  "reset", "drop", "start", "check",
-                                          "sweep", "move",  "look", "sleep"};
+  static constexpr const char* names[] = {"stop",  "reset", "reset_alone", "drop", "start",
+                                          "check", "sweep", "move",        "look", "sleep"};
   std::string text;
   for (const auto& t : s.timers) {
     text += std::to_string(t.key);
@@ -264,6 +264,12 @@ class hybrid_world final : public program, public watcher {
         const bool answer = wheels_[o.own]->reset(t, with.when, with.period);
         return record(t, event::mod, with, answer);
       }
+      case hybrid_action::
+          reset_alone: {  // where no other thread of the scenario stops or resets it
+        const arming with{true, o.when * hour, o.period * hour, 0};
+        const bool answer = wheels_[o.own]->reset_alone(t, with.when, with.period);
+        return record(t, event::mod, with, answer);
+      }
       case hybrid_action::drop: {  // as a handle ends: at once, or else the long way
         const bool at_once = timers::disarm_at_once(t);
         if (at_once) released(&t);
@@ -339,9 +345,8 @@ class hybrid_world final : public program, public watcher {
   [[nodiscard]] bool is_reset_elsewhere(const hybrid_node& t) const {
     for (std::size_t i = 0; i < scenario_.threads.size(); ++i) {
       for (const hybrid_op& o : scenario_.threads[i]) {
-        if (o.what == hybrid_action::reset && o.target == t.id && i != explorer_.current()) {
-          return true;
-        }
+        const bool resets = o.what == hybrid_action::reset || o.what == hybrid_action::reset_alone;
+        if (resets && o.target == t.id && i != explorer_.current()) return true;
       }
     }
     return false;
