@@ -314,6 +314,25 @@ TEST(an_idle_runtime, makes_no_wakeups_and_takes_no_cpu) {
   EXPECT_LT(cpu_seconds() - cpu, 0.02) << "in " << seconds.count() << " s";
 }
 
+/// Else it would be woken for each of them when its time comes.
+TEST(an_idle_runtime, forgets_timers_that_were_stopped_before_it_sleeps) {
+  for (const engine e : {engine::hybrid, engine::processor_heap}) {
+    runtime rt({.processors = 2, .engine = e});
+    as_default here(rt);
+    const auto far = after(2h);
+    std::vector<verge::timer> stopped;
+    for (int i = 0; i < 100; ++i) stopped.push_back(after_func(1h, [] {}));
+    for (auto& t : stopped) EXPECT_TRUE(t.stop());
+    after(1ms).recv();
+    EXPECT_TRUE(eventually([&] { return rt.stats().total.timers_deleted == 0; })) << name_of(e);
+    EXPECT_EQ(rt.stats().total.timers_live, 1U);
+    for (auto& t : stopped) {
+      EXPECT_FALSE(t.reset(1h)) << "forgotten, and as good as new";
+      EXPECT_TRUE(t.stop());
+    }
+  }
+}
+
 // ---- Figures ------------------------------------------------------------------------------------
 
 TEST(stats, of_the_processors_add_up_and_tell_what_happened) {

@@ -23,6 +23,8 @@ constexpr std::uint64_t left_per_look = 256;
 constexpr std::uint64_t left_per_piece = 16;
 constexpr unsigned chunks_per_piece = 4;
 constexpr std::int64_t stale_constant = 1024;
+/// So many are swept in one go by who has nothing else to do: about 50 us.
+constexpr std::int64_t swept_at_once = 4096;
 
 constexpr std::size_t entries_per_move = 4096;
 
@@ -215,6 +217,19 @@ bool hybrid::sweep_or_begin() noexcept {
     sweep_piece(*timers_[mine], pass + 1);
   }
   return true;
+}
+
+void hybrid::tidy_before_sleep(unsigned n) noexcept {
+  const std::int64_t known = entries();
+  if (known == 0 || known > swept_at_once || known <= 2 * live()) return;
+  for (const auto& ts : all().first(n)) {
+    std::lock_guard held(ts->lock);
+    // The first time round may be the end of a pass that is under way.
+    for (int pass = 0; pass < 2; ++pass) {
+      while (!ts->sweep(chunks_per_piece)) {
+      }
+    }
+  }
 }
 
 /// False if this wheel has had that pass already.

@@ -32,7 +32,8 @@
 /// 16 that it stops, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each
 /// that is stopped. So even if timers are only stopped, and in the order that is worst for it, a
 /// pass is through before more are out of date than are live: entries out of date never exceed the
-/// live ones plus a constant.
+/// live ones plus a constant. Where there are few of both, and nobody has anything to do, what is
+/// out of date goes at once, so that an idle processor is not woken for it.
 namespace verge::detail {
 
 class hybrid final : public engine {
@@ -68,6 +69,7 @@ class hybrid final : public engine {
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
   std::int64_t next_when(unsigned p) const noexcept override;
   std::int64_t next_exactly(unsigned p) noexcept override;
+  void tidy_before_sleep(unsigned n) noexcept override;
   void grow(unsigned n) override;
   void move_timers(unsigned from, unsigned to) noexcept override;
   void drain() noexcept override;

@@ -195,6 +195,20 @@ std::int64_t processor_heap::next_exactly(unsigned p) noexcept {
   return std::max<std::int64_t>(next, 0);
 }
 
+void processor_heap::tidy_before_sleep(unsigned n) noexcept {
+  for (unsigned p = 0; p < n; ++p) {
+    timers& ts = *timers_[p];
+    const std::int32_t deleted = ts.deleted_timers.load(std::memory_order_relaxed);
+    const auto all = static_cast<std::int32_t>(ts.num_timers.load(std::memory_order_relaxed));
+    if (deleted <= all / 2 || all > many) continue;
+    {
+      std::lock_guard held(ts.lock);
+      sweep(ts);
+    }
+    bury(ts);
+  }
+}
+
 void processor_heap::grow(unsigned n) {
   for (unsigned i = 0; i < n; ++i) {
     if (timers_[i] == nullptr) timers_[i] = std::make_unique<timers>(*this);

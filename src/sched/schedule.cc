@@ -29,6 +29,8 @@ constexpr std::uint32_t busy_turn = 16;
 constexpr unsigned most_at_once = 128;
 /// A timer that is due sooner than this is waited for awake: to sleep and wake again takes longer.
 constexpr std::int64_t worth_a_sleep = 5'000;
+/// Before a sleep of this length it pays to see whether it could be longer.
+constexpr std::int64_t long_sleep = 100'000'000;
 /// What is longer than this is worth a wake-up, in nanoseconds.
 constexpr std::int64_t long_run = 50'000;
 
@@ -278,7 +280,11 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   poll_until_.store(INT64_MAX, std::memory_order_relaxed);
   // Publish first, then look: see the ground rules.
   full_fence();
-  const first_timer next = time_sleep_until();
+  first_timer next = time_sleep_until();
+  if (next.when != 0 && next.when - cheap_now() > long_sleep) {
+    engine_->tidy_before_sleep(slots());
+    next = time_sleep_until();
+  }
   std::int64_t timeout = -1;
   if (next.when != 0) {
     timeout = next.when - true_now();
