@@ -118,8 +118,9 @@ class engine {
   /// When the first timer of processor p is really due, stopped ones apart; 0 if it has none. Takes
   /// its time to find out: for simulated time, which must not move to where nothing happens.
   virtual std::int64_t next_exactly(unsigned p) noexcept = 0;
-  /// None of the timers of processors [0, n) is due for long, and the caller is about to sleep until
-  /// then: the time to forget what was stopped, lest it be woken for that. It takes microseconds.
+  /// None of the timers of processors [0, n) is due for long, and the caller is about to sleep
+  /// until then: the time to forget what was stopped, lest it be woken for that. It takes
+  /// microseconds.
   virtual void tidy_before_sleep(unsigned /*n*/) noexcept {}
   /// Makes room for processors [0, n). From one thread at a time; others may use the engine.
   virtual void grow(unsigned n) = 0;

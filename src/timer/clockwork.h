@@ -82,8 +82,8 @@ class [[gnu::visibility("hidden")]] clockwork {
                                        : as_time(host_.now() + std::max<std::int64_t>(d, 0));
     return slack <= 0 ? when : with_slack(when, slack);
   }
-  /// The first tick of a ticker that begins now. However short the period, nobody waits for this one
-  /// in particular: the cheap clock will do.
+  /// The first tick of a ticker that begins now. However short the period, nobody waits for this
+  /// one in particular: the cheap clock will do.
   std::int64_t first_tick(std::int64_t period) noexcept {
     return saturating_add(cheap_now(), period);
   }
