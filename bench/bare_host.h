@@ -1,5 +1,6 @@
 // A host and a scheduler for one engine and nothing else: what fires runs at once, nobody sleeps,
-// nobody waits. For benchmarks of an engine alone; the clock and the processor are theirs to say.
+// nobody waits. For benchmarks and tests of an engine alone; the clock and the processor are theirs
+// to say.
 #pragma once
 
 #include <cstdint>

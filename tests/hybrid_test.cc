@@ -3,20 +3,14 @@
 
 #include <engine/hybrid.h>
 #include <gtest/gtest.h>
-#include <sched/runtime_core.h>
+#include <support/lone_engine.h>
 #include <support/scale.h>
-#include <timer/clockwork.h>
-#include <verge/detail/timer_functions.h>
 #include <verge/time.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <random>
-#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace verge::test {
@@ -24,35 +18,16 @@ namespace {
 
 using detail::timer_node;
 
-constexpr std::int64_t ms = 1'000'000;
-constexpr std::int64_t second = 1000 * ms;
-
-thread_local unsigned this_processor = 0;
-
-/// One engine under a clock that the test moves; what fires is run at once.
-class hybrid_engine : public testing::Test, public detail::scheduler, public detail::engine_host {
+class hybrid_engine : public testing::Test, public lone_engine {
  protected:
-  hybrid_engine()
-      : timers_(new detail::clockwork(detail::make_engine(verge::engine::hybrid, *this), *this,
-                                      *this)) {
-    engine().grow(2);
-  }
-  ~hybrid_engine() override {
-    engine().drain();
-    timers_->end();
-  }
+  hybrid_engine() : lone_engine(verge::engine::hybrid) {}
 
-  detail::engine& engine() { return timers_->its_engine(); }
   detail::timer_counts counts() {
     const auto a = engine().counts(0);
     const auto b = engine().counts(1);
     return {.live = a.live + b.live, .deleted = a.deleted + b.deleted};
   }
 
-  template <class F>
-  timer_node& start(std::int64_t delay, F f, std::int64_t period = 0) {
-    return *detail::start_func_timer<detail::periodic_payload_bytes>(*timers_, delay, period, f);
-  }
   /// Runs what is due, on both processors.
   unsigned check() {
     unsigned ran = 0;
@@ -68,31 +43,21 @@ class hybrid_engine : public testing::Test, public detail::scheduler, public det
     }
     return ran;
   }
-
-  detail::clockwork& timers() noexcept override { return *timers_; }
-  bool simulated() const noexcept override { return true; }
-  std::int64_t now() noexcept override { return now_; }
-  std::int64_t cheap_now() noexcept override { return now_; }
-  unsigned home_processor() noexcept override { return this_processor; }
-  void wake_net_poller(std::int64_t when) noexcept override { woken_for_.push_back(when); }
-  void timer_fired(std::int64_t when, std::int64_t now) noexcept override {
-    EXPECT_LE(when, now) << "early";
+  void check_at(std::int64_t when) {
+    now_ = when;
+    check();
   }
-  void ready(detail::runnable& r) noexcept override { r.run(r); }
-  void ready_next(detail::runnable& r) noexcept override { r.run(r); }
-  void ready_last(detail::runnable& r) noexcept override { r.run(r); }
-  std::uint64_t random() noexcept override { return 4; }
-  void block(detail::thread_waiter&, const char*) noexcept override {}
-  void unblock(detail::thread_waiter&) noexcept override {}
-  void enter_blocking() noexcept override {}
-  void leave_blocking() noexcept override {}
-  void job_started(detail::job&) override {}
-  void job_ended(detail::job&) noexcept override {}
-  void unhandled(std::exception_ptr) noexcept override {}
+  /// What counts in `fired` does so for the n-th time when it is due, and not a nanosecond earlier.
+  void fires_at(std::int64_t due, const int& fired, int n) {
+    check_at(due - 1);
+    EXPECT_EQ(fired, n - 1);
+    check_at(due);
+    EXPECT_EQ(fired, n);
+  }
 
-  std::int64_t now_ = 3600 * second;
+  void wake_net_poller(std::int64_t when) noexcept override { woken_for_.push_back(when); }
+
   std::vector<std::int64_t> woken_for_;
-  detail::clockwork* timers_;
 };
 
 TEST_F(hybrid_engine, wakes_the_poller_for_what_comes_first_and_for_nothing_else) {
@@ -125,7 +90,7 @@ TEST_F(hybrid_engine, needs_no_new_entry_for_a_time_that_the_old_one_covers) {
 
 TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_the_period_it_has) {
   constexpr auto skip = static_cast<std::uint8_t>(missed_ticks::skip);
-  timer_node& t = *detail::start_ticker(*timers_, 10 * second, skip);
+  timer_node& t = *detail::start_ticker(timers(), 10 * second, skip);
   auto ticks = detail::channel_of(&t);
   for (int i = 0; i < 1000; ++i) {
     now_ += second;
@@ -181,25 +146,13 @@ TEST_F(hybrid_engine, fires_once_though_its_tokens_have_come_round) {
   detail::reset_timer_after(&t, 320 * second);
   ASSERT_GE(counts().deleted, 40'000U);
   const std::int64_t due = now_ + 320 * second;
-  now_ = due - 1;
-  check();
-  EXPECT_EQ(fired, 0);
-  now_ = due;
-  check();
-  EXPECT_EQ(fired, 1);
+  fires_at(due, fired, 1);
   detail::reset_timer_after(&t, 100 * second);
   detail::stop_timer(&t);
-  now_ = due + 10 * second;
-  check();
+  check_at(due + 10 * second);
   EXPECT_FALSE(detail::reset_timer_after(&t, 200 * second));
-  now_ = due + 210 * second - 1;
-  check();
-  EXPECT_EQ(fired, 1);
-  now_ += 1;
-  check();
-  EXPECT_EQ(fired, 2);
-  now_ = due + 1000 * second;
-  check();
+  fires_at(due + 210 * second, fired, 2);
+  check_at(due + 1000 * second);
   EXPECT_EQ(fired, 2);
   EXPECT_EQ(engine().verify(), "");
   detail::destroy_timer(t);
@@ -273,12 +226,7 @@ TEST_F(hybrid_engine, makes_one_entry_for_many_deadlines_that_go_up_and_down) {
   detail::reset_timer_after(&t, 500 * second);
   const std::int64_t due = now_ + 500 * second;
   for (now_ += 10 * second; now_ < due; now_ += 10 * second) check();
-  now_ = due - 1;
-  check();
-  EXPECT_EQ(fired, 0);
-  now_ = due;
-  check();
-  EXPECT_EQ(fired, 1);
+  fires_at(due, fired, 1);
   EXPECT_EQ(engine().verify(), "");
   detail::destroy_timer(t);
   for (timer_node* o : others) detail::destroy_timer(*o);
@@ -299,9 +247,9 @@ TEST_F(hybrid_engine, keeps_its_memory_in_proportion_to_live_timers) {
       ASSERT_EQ(c.live, all.size());
       ASSERT_LE(c.deleted, c.live + 2048);
     }
-    if (i == 100'000) after_the_first = engine().bytes() + timers_->memory().nodes_total * 64;
+    if (i == 100'000) after_the_first = engine().bytes() + timers().memory().nodes_total * 64;
   }
-  EXPECT_LE(engine().bytes() + timers_->memory().nodes_total * 64,
+  EXPECT_LE(engine().bytes() + timers().memory().nodes_total * 64,
             after_the_first + after_the_first / 8);
   EXPECT_EQ(engine().verify(), "");
   for (timer_node* t : all) detail::destroy_timer(*t);

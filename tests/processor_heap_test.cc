@@ -2,8 +2,8 @@
 // heap, which frees them when it comes upon them, and keeps their memory with its processor.
 
 #include <gtest/gtest.h>
+#include <support/lone_engine.h>
 #include <support/scale.h>
-#include <verge/detail/timer_functions.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,27 +14,15 @@
 #include <thread>
 #include <vector>
 
-#include "../bench/bare_host.h"
-
 namespace verge::test {
 namespace {
 
 using detail::timer_node;
 
-constexpr std::int64_t second = 1'000'000'000;
-
-thread_local unsigned this_processor = 0;
-
-/// The engine with two processors, under a clock that the test moves; what fires is run at once.
-class world final : public bench::bare_host {
+class world final : public lone_engine {
  public:
-  world() : bare_host(verge::engine::processor_heap) { engine().grow(2); }
-  ~world() { end(); }
+  world() : lone_engine(verge::engine::processor_heap) {}
 
-  template <class F>
-  timer_node& start(std::int64_t delay, F f, std::int64_t period = 0) {
-    return *detail::start_func_timer<detail::periodic_payload_bytes>(timers(), delay, period, f);
-  }
   void pass(std::int64_t d) {
     now_ += d;
     for (unsigned p = 0; p < 2; ++p) {
@@ -43,14 +31,6 @@ class world final : public bench::bare_host {
     }
   }
   std::size_t nodes() { return timers().memory().nodes_live; }
-
-  std::int64_t now() noexcept override { return now_; }
-  std::int64_t cheap_now() noexcept override { return now_; }
-  unsigned home_processor() noexcept override { return this_processor; }
-  void timer_fired(std::int64_t when, std::int64_t now) noexcept override { EXPECT_LE(when, now); }
-
- private:
-  std::int64_t now_ = 3600 * second;
 };
 
 /// Some timers, of which one after the other is replaced.

@@ -1,0 +1,41 @@
+// One engine with two processors and nothing else, under a clock that the test moves; what fires is
+// run at once. A thread says itself which processor it is on.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include <verge/detail/timer_functions.h>
+#include "../../bench/bare_host.h"
+
+namespace verge::test {
+
+inline constexpr std::int64_t ms = 1'000'000;
+inline constexpr std::int64_t second = 1000 * ms;
+
+inline thread_local unsigned this_processor = 0;
+
+class [[gnu::visibility("hidden")]] lone_engine : public bench::bare_host {
+ public:
+  explicit lone_engine(verge::engine which) : bare_host(which) { engine().grow(2); }
+
+  template <class F>
+  detail::timer_node& start(std::int64_t delay, F f, std::int64_t period = 0) {
+    return *detail::start_func_timer<detail::periodic_payload_bytes>(timers(), delay, period, f);
+  }
+
+  std::int64_t now() noexcept override { return now_; }
+  std::int64_t cheap_now() noexcept override { return now_; }
+  unsigned home_processor() noexcept override { return this_processor; }
+  void timer_fired(std::int64_t when, std::int64_t now) noexcept override {
+    EXPECT_LE(when, now) << "early";
+  }
+
+ protected:
+  ~lone_engine() { end(); }
+
+  std::int64_t now_ = 3600 * second;
+};
+
+}  // namespace verge::test
