@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <verge/context.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
@@ -23,6 +24,7 @@
 #include <support/engines.h>
 #include <support/patience.h>
 #include <support/scale.h>
+#include <support/thread_state.h>
 #include <support/token.h>
 
 namespace {
@@ -31,6 +33,7 @@ using namespace verge;
 using namespace std::chrono_literals;
 using test::as_default;
 using test::eventually;
+using test::is_asleep;
 using test::scale;
 using test::token;
 
@@ -343,18 +346,20 @@ TEST(context_callback, that_runs_is_waited_for_by_its_handle) {
   runtime rt({.processors = 2});
   const as_default here(rt);
   auto [ctx, cancel] = with_cancel(background());
+  const pid_t destroys = ::gettid();
   std::atomic<bool> begun{false};
+  std::atomic<bool> go_on{false};
   std::atomic<bool> ended{false};
-  chan<int> go_on(1);
   {
     const auto f = after_func(ctx, [&] {
       begun = true;
-      go_on.recv();
+      while (!go_on) std::this_thread::yield();
+      EXPECT_TRUE(eventually([&] { return is_asleep(destroys); })) << "the handle waits";
       ended = true;
     });
     cancel();
     ASSERT_TRUE(eventually([&] { return begun.load(); }));
-    go_on.send(1);
+    go_on = true;
   }
   EXPECT_TRUE(ended);
 }

@@ -76,15 +76,21 @@ TEST_F(default_runtime_test, is_the_same_for_all_threads_that_use_it_first) {
 TEST_F(default_runtime_test, ends_at_exit_with_timers_pending_and_callbacks_at_work) {
   EXPECT_EXIT(
       {
+        static std::atomic<int> calls{0};
+        static std::atomic<int> ticks{0};
+        static std::atomic<int> sleeps{0};
         after_func(1h, [] {}).detach();
-        every(100us, [] { std::this_thread::sleep_for(200us); }).detach();
-        static const auto t = every(50us, [] {});
+        every(100us, [] {
+          ++calls;
+          std::this_thread::sleep_for(200us);  // longer than a period: one is always at work
+        }).detach();
+        static const auto t = every(50us, [] { ++ticks; });
         static const auto c = tick(10us);
         go([]() -> task<> {
-          for (;;) co_await verge::sleep(10us);
+          for (;; ++sleeps) co_await verge::sleep(10us);
         }).detach();
-        verge::sleep(5ms).wait();
-        std::exit(5);
+        exit_with(eventually([] { return calls > 5 && ticks > 5 && sleeps > 5 && c.size() == 1; }),
+                  5);
       },
       ExitedWithCode(5), "");
 }
@@ -94,7 +100,7 @@ TEST_F(default_runtime_test, ends_at_exit_from_inside_a_callback) {
       {
         after_func(1h, [] {}).detach();
         after_func(1ms, [] { std::exit(6); }).detach();
-        for (;;) std::this_thread::sleep_for(1s);
+        for (;;) ::pause();
       },
       ExitedWithCode(6), "");
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
 #include <verge/time.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <latch>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -19,6 +21,7 @@
 #include <support/as_default.h>
 #include <support/patience.h>
 #include <support/scale.h>
+#include <support/thread_state.h>
 
 namespace verge {
 namespace {
@@ -172,12 +175,12 @@ TEST(stuck_processors, leave_other_timers_to_a_spare_one) {
   runtime rt({.processors = processors});
   as_default here(rt);
   std::atomic<int> stuck{0};
-  std::atomic<bool> over{false};
+  std::latch over(1);
   std::vector<join_handle<>> all;
   for (int i = 0; i < processors; ++i) {
     all.push_back(rt.spawn([&] {
       ++stuck;
-      while (!over) std::this_thread::sleep_for(1ms);
+      over.wait();
     }));
   }
   ASSERT_TRUE(eventually([&] { return stuck == processors; }));
@@ -200,7 +203,7 @@ TEST(stuck_processors, leave_other_timers_to_a_spare_one) {
   });
   const auto c = after(1ms);
   EXPECT_TRUE(eventually([&] { return c.size() == 1; }));
-  over = true;
+  over.count_down();
   for (auto& one : all) one.join();
   std::lock_guard held(lock);
   EXPECT_TRUE(all_fired) << "while all were stuck";
@@ -216,30 +219,29 @@ TEST(stuck_processors, leave_other_timers_to_a_spare_one) {
 TEST(stuck_processors, leave_what_had_fired_behind_them_to_a_spare_one) {
   runtime rt({.processors = 1});
   as_default here(rt);
-  std::atomic<bool> over{false};
+  std::latch over(1);
   std::atomic<int> ran{0};
   // All due at once: they are in the queue of the processor that is stuck in the first.
   std::vector<verge::timer> timers;
   const auto when = clock::now() + 5ms;
   for (int i = 0; i < 50; ++i) {
     timers.push_back(after_func(1h, [&] {
-      if (ran++ != 0) return;
-      while (!over) std::this_thread::sleep_for(1ms);
+      if (ran++ == 0) over.wait();
     }));
     timers.back().reset_at(when);
   }
   EXPECT_TRUE(eventually([&] { return ran == 50; })) << ran;
-  over = true;
+  over.count_down();
 }
 
 TEST(blocking, hands_the_processor_over_for_the_time_of_the_call) {
   runtime rt({.processors = 1});
   std::atomic<bool> blocked{false};
-  std::atomic<bool> over{false};
+  std::latch over(1);
   auto blocker = rt.spawn([&] {
     return verge::blocking([&] {
       blocked = true;
-      while (!over) std::this_thread::sleep_for(1ms);
+      over.wait();
       return 7;
     });
   });
@@ -251,7 +253,7 @@ TEST(blocking, hands_the_processor_over_for_the_time_of_the_call) {
     co_return 2;
   }),
             2);
-  over = true;
+  over.count_down();
   EXPECT_EQ(blocker.join(), 7);
   EXPECT_EQ(verge::blocking([] { return 3; }), 3) << "on a plain thread it is a call";
   EXPECT_THROW(rt.run([] { verge::blocking([] { throw std::runtime_error("x"); }); }),
@@ -373,7 +375,9 @@ TEST(stats, of_the_processors_add_up_and_tell_what_happened) {
 // ---- The end ------------------------------------------------------------------------------------
 
 TEST(a_runtime_that_ends, waits_for_the_callback_that_runs_and_fires_no_other) {
+  const pid_t ends_it = ::gettid();
   std::atomic<bool> running{false};
+  std::atomic<bool> ending{false};
   std::atomic<bool> done{false};
   std::atomic<bool> other{false};
   {
@@ -381,11 +385,13 @@ TEST(a_runtime_that_ends, waits_for_the_callback_that_runs_and_fires_no_other) {
     as_default here(rt);
     after_func(0s, [&] {
       running = true;
-      std::this_thread::sleep_for(20ms);
+      while (!ending) std::this_thread::yield();
+      EXPECT_TRUE(eventually([&] { return test::is_asleep(ends_it); })) << "it waits for this";
       done = true;
     }).detach();
     after_func(1h, [&] { other = true; }).detach();
     ASSERT_TRUE(eventually([&] { return running.load(); }));
+    ending = true;
   }
   EXPECT_TRUE(done);
   EXPECT_FALSE(other);

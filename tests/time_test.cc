@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -301,13 +302,13 @@ TEST(a_callback_that_blocks_for_ever, holds_up_no_other_timer) {
   for (const unsigned processors : {1U, 2U}) {
     runtime rt({.processors = processors});
     as_default here(rt);
-    std::atomic<bool> over{false};
+    std::latch over(1);
     std::atomic<int> blocked{0};
     std::vector<verge::timer> blockers;
     for (int i = 0; i < 3; ++i) {
       blockers.push_back(after_func(0s, [&] {
         ++blocked;
-        while (!over) std::this_thread::sleep_for(1ms);
+        over.wait();
       }));
     }
     EXPECT_TRUE(eventually([&] { return blocked == 3; })) << blocked << " of 3 have begun";
@@ -315,7 +316,7 @@ TEST(a_callback_that_blocks_for_ever, holds_up_no_other_timer) {
     const auto e = every(1ms, [&] { ++ticks; });
     EXPECT_TRUE(eventually([&] { return ticks >= 20; })) << ticks;
     EXPECT_GE(*after(1ms).recv(), time_point());
-    over = true;
+    over.count_down();
   }
 }
 

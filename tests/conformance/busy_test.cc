@@ -3,7 +3,7 @@
 #include <conformance/conformance.h>
 
 #include <atomic>
-#include <thread>
+#include <latch>
 #include <vector>
 
 #include <support/processor_time.h>
@@ -84,14 +84,12 @@ TEST_P(conformance, L11_a_timer_fires_while_select_loops_keep_every_processor_bu
 
 TEST_P(conformance, L11_a_timer_fires_while_calls_block_every_processor) {
   runtime rt(live(2));
-  std::atomic<bool> over{false};
+  std::latch over(1);
   std::vector<join_handle<>> calls;
   for (int i = 0; i < 4; ++i) {
     const bool announced = i % 2 == 0;
     calls.push_back(rt.spawn([&over, announced] {
-      const auto block = [&] {
-        while (!over) std::this_thread::sleep_for(1ms);
-      };
+      const auto block = [&] { over.wait(); };
       announced ? verge::blocking(block) : block();
     }));
   }
@@ -99,7 +97,7 @@ TEST_P(conformance, L11_a_timer_fires_while_calls_block_every_processor) {
   std::atomic<bool> called{false};
   const auto t = after_func(1ms, [&] { called = true; });
   EXPECT_TRUE(eventually([&] { return called.load(); }));
-  over = true;
+  over.count_down();
   for (auto& call : calls) call.join();
 }
 
@@ -112,10 +110,11 @@ TEST_P(conformance, L11_a_timer_of_a_blocked_processor_is_run_by_one_that_is_nev
   });
   auto blocked = rt.spawn([&] {
     const auto t = after_func(1ms, [&] { called = true; });
-    while (!over) std::this_thread::sleep_for(1ms);
+    over.wait(false);
   });
   EXPECT_TRUE(eventually([&] { return called.load(); }));
   over = true;
+  over.notify_all();
   busy.join();
   blocked.join();
 }

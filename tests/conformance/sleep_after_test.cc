@@ -25,7 +25,7 @@ class signal_storm {
       while (!over_.load()) {
         pthread_kill(target, SIGUSR1);
         ++sent_;
-        std::this_thread::sleep_for(1ms);
+        std::this_thread::sleep_for(1ms);  // a storm, and yet the target gets to do something
       }
     });
   }

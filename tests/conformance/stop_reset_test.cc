@@ -4,6 +4,7 @@
 #include <conformance/conformance.h>
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include <support/raw_timer.h>
+#include <support/thread_state.h>
 
 namespace verge::test {
 namespace {
@@ -290,6 +292,7 @@ TEST_P(conformance, L23_reset_inside_the_callback_starts_it_again) {
 TEST_P(conformance, L24_destroying_a_handle_waits_for_its_callback_on_another_thread) {
   runtime rt(live(2));
   as_default here(rt);
+  const pid_t destroys = ::gettid();
   for (int round = 0; round < scale(50, 10); ++round) {
     std::atomic<bool> started{false};
     std::atomic<bool> go_on{false};
@@ -297,7 +300,7 @@ TEST_P(conformance, L24_destroying_a_handle_waits_for_its_callback_on_another_th
     auto t = std::make_unique<verge::timer>(after_func(0s, [&] {
       started = true;
       while (!go_on) std::this_thread::yield();
-      std::this_thread::sleep_for(1ms);  // a destructor that does not wait is through by then
+      EXPECT_TRUE(eventually([&] { return is_asleep(destroys); })) << "the destructor waits";
       done = true;
     }));
     ASSERT_TRUE(eventually([&] { return started.load(); }));

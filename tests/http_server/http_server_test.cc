@@ -187,7 +187,7 @@ TEST(http_server, pushes_the_deadline_back_with_every_request) {
       EXPECT_GE(steady_clock::now() - before, 1000ms);
       return;
     }
-    std::this_thread::sleep_for(250ms);
+    std::this_thread::sleep_for(250ms);  // a quarter of the idle time, all in all more than it
   }
   c.rest();
   EXPECT_GE(steady_clock::now() - asked, 1000ms);
