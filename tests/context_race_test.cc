@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <support/as_default.h>
+#include <support/contexts.h>
 #include <support/patience.h>
 #include <support/scale.h>
 #include <support/token.h>
@@ -25,12 +26,11 @@ using namespace verge;
 using namespace std::chrono_literals;
 using test::as_default;
 using test::eventually;
+using test::is_closed;
 using test::scale;
 using test::token;
 
 const context_key<int> depth;
-
-bool is_closed(const context& c) { return c.done().closed(); }
 
 /// A tree of random shape, whose nodes are cancelled by many threads at once, as deadlines pass,
 /// handles go, children are added, and others wait.

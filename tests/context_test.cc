@@ -1,30 +1,26 @@
 // Contexts: what is theirs alone. What they share with Go's is in conformance/context_test.cc,
-// waiting under one in under_test.cc, everybody at once in context_race_test.cc.
+// waiting under one in under_test.cc, after_func in context_callback_test.cc, what they cost in
+// context_cost_test.cc, everybody at once in context_race_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <verge/context.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
 #include <verge/simulation.h>
-#include <verge/under.h>
 
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
-#include <context/scope.h>
-#include <support/allocations.h>
 #include <support/as_default.h>
+#include <support/contexts.h>
 #include <support/engines.h>
-#include <support/patience.h>
-#include <support/scale.h>
-#include <support/thread_state.h>
 #include <support/token.h>
 
 namespace {
@@ -32,14 +28,10 @@ namespace {
 using namespace verge;
 using namespace std::chrono_literals;
 using test::as_default;
-using test::eventually;
-using test::is_asleep;
-using test::scale;
+using test::is_closed;
 using test::token;
 
 const std::error_code out_of_paper = std::make_error_code(std::errc::no_space_on_device);
-
-bool is_closed(const context& c) { return c.done().closed(); }
 
 // ---- Handles ------------------------------------------------------------------------------------
 
@@ -301,192 +293,6 @@ TEST(stop_token, goes_through_a_context_from_one_side_to_the_other) {
     while (!t.stop_requested()) std::this_thread::yield();
   });
   source.request_stop();
-}
-
-// ---- after_func ---------------------------------------------------------------------------------
-
-TEST(context_callback, on_the_background_waits_for_ever) {
-  runtime rt({.processors = 1});
-  const as_default here(rt);
-  auto f = after_func(background(), [] { FAIL(); });
-  EXPECT_TRUE(f.stop());
-  EXPECT_FALSE(f.stop());
-  after_func(background(), [t = std::make_shared<token>()] { FAIL(); }).detach();
-  EXPECT_EQ(token::alive(), 0);
-}
-
-TEST(context_callback, can_be_a_coroutine) {
-  simulation sim;
-  auto [ctx, cancel] = with_timeout(background(), 1s);
-  time_point called;
-  const auto f = after_func(ctx, [&]() -> task<> {
-    co_await verge::sleep(1s);
-    called = sim.now();
-  });
-  const auto start = sim.now();
-  sim.run_for(3s);
-  EXPECT_EQ(called - start, 2s);
-}
-
-TEST(context_callback, is_not_called_once_its_handle_is_gone) {
-  simulation sim;
-  auto [ctx, cancel] = with_cancel(background());
-  {
-    const auto f = after_func(ctx, [t = std::make_shared<token>()] { FAIL(); });
-  }
-  EXPECT_EQ(token::alive(), 0);
-  {
-    const auto f = after_func(ctx, [] { FAIL(); });
-    cancel();
-  }
-  sim.run_for(1s);
-}
-
-TEST(context_callback, that_runs_is_waited_for_by_its_handle) {
-  runtime rt({.processors = 2});
-  const as_default here(rt);
-  auto [ctx, cancel] = with_cancel(background());
-  const pid_t destroys = ::gettid();
-  std::atomic<bool> begun{false};
-  std::atomic<bool> go_on{false};
-  std::atomic<bool> ended{false};
-  {
-    const auto f = after_func(ctx, [&] {
-      begun = true;
-      while (!go_on) std::this_thread::yield();
-      EXPECT_TRUE(eventually([&] { return is_asleep(destroys); })) << "the handle waits";
-      ended = true;
-    });
-    cancel();
-    ASSERT_TRUE(eventually([&] { return begun.load(); }));
-    go_on = true;
-  }
-  EXPECT_TRUE(ended);
-}
-
-TEST(context_callback, that_is_detached_is_called_and_goes) {
-  simulation sim;
-  int called = 0;
-  {
-    auto [ctx, cancel] = with_cancel(background());
-    after_func(ctx, [&, t = std::make_shared<token>()] { ++called; }).detach();
-    after_func(ctx, [&] { ++called; }).detach();
-    sim.run_for(1s);
-    EXPECT_EQ(called, 0);
-  }
-  sim.run_for(1s);
-  EXPECT_EQ(called, 2);
-  EXPECT_EQ(token::alive(), 0);
-}
-
-TEST(context_callback, of_a_runtime_that_has_ended_is_not_called) {
-  cancellable made = with_cancel(background());
-  context_callback f;
-  {
-    runtime rt({.processors = 1});
-    const as_default here(rt);
-    f = after_func(made.ctx, [t = std::make_shared<token>()] { FAIL(); });
-  }
-  made.cancel();
-  EXPECT_FALSE(f.stop());
-  f = context_callback();
-  EXPECT_EQ(token::alive(), 0);
-}
-
-TEST(context_callback, that_is_not_there_cannot_be_stopped) {
-  context_callback none;
-  EXPECT_FALSE(static_cast<bool>(none));
-  EXPECT_THAT([&] { none.stop(); },
-              testing::ThrowsMessage<std::logic_error>(testing::HasSubstr("after_func(ctx, f)")));
-}
-
-// ---- What it costs ------------------------------------------------------------------------------
-
-/// What f allocates, once everything is warm.
-template <class F>
-std::size_t allocations_of(F&& f) {
-  for (int i = 0; i < 100; ++i) f();
-  const std::size_t before = test::allocations();
-  f();
-  return test::allocations() - before;
-}
-
-TEST(context_cost, is_one_allocation_and_no_more) {
-  for (const auto& e : test::engines) {
-    SCOPED_TRACE(e.name);
-    simulation sim({.engine = e.engine});
-    auto [parent, cancel_parent] = with_cancel(background());
-    EXPECT_EQ(allocations_of([&, p = parent] { auto [ctx, cancel] = with_cancel(p); }), 1u);
-    EXPECT_EQ(allocations_of([&, p = parent] {
-                auto [ctx, cancel] = with_timeout(p, 1s);
-                cancel();
-              }),
-              1u);
-    EXPECT_EQ(allocations_of([&, p = parent] { with_value(p, depth, 1); }), 1u);
-    EXPECT_EQ(allocations_of([&, p = parent] { without_cancel(p); }), 1u);
-  }
-}
-
-TEST(context_cost, of_a_wait_under_it_is_nothing) {
-  simulation sim;
-  auto [ctx, cancel] = with_cancel(background());
-  chan<int> ch(1);
-  EXPECT_EQ(
-      allocations_of([&, c = ctx] {
-        EXPECT_THROW(verge::timeout(under(c, verge::recv(ch)), 1s).wait(), timed_out);
-      }),
-      allocations_of([&] { EXPECT_THROW(verge::timeout(verge::recv(ch), 1s).wait(), timed_out); }));
-}
-
-TEST(context_cost, a_context_that_is_done_is_off_the_tree) {
-  simulation sim;
-  auto [parent, cancel_parent] = with_cancel(background());
-  auto [child, cancel_child] = with_cancel(parent);
-  auto [late, cancel_late] = with_timeout(parent, 1s);
-  EXPECT_FALSE(parent.scope()->is_leaf());
-  cancel_child();
-  EXPECT_FALSE(parent.scope()->is_leaf());
-  sim.run_for(2s);
-  EXPECT_TRUE(late.err());
-  EXPECT_TRUE(parent.scope()->is_leaf());
-}
-
-TEST(context_cost, of_timers_is_given_back_whatever_becomes_of_the_context) {
-  for (const auto& e : test::engines) {
-    SCOPED_TRACE(e.name);
-    const context_key<token> key;
-    runtime rt({.processors = 2, .engine = e.engine});
-    const as_default here(rt);
-    const int n = scale(20'000, 2'000);
-    const context root = with_value(background(), key, token());
-    std::vector<cancellable> all;
-    for (int i = 0; i < n; ++i) {
-      // Some fire, some are cancelled as they fire, some long before, and some just go.
-      all.push_back(with_timeout(root, i % 3 == 0 ? 1s : i % 3 * 500us));
-      if (i % 5 == 0) all.back().cancel();
-      if (i % 7 == 0) all.back().cancel.detach();
-      if (i % 11 == 0) all.pop_back();
-    }
-    all.clear();
-    EXPECT_TRUE(eventually([&] { return rt.stats().total.timers_live == 0; }));
-  }
-  EXPECT_TRUE(eventually([&] { return token::alive() == 0; })) << "a parent is still held";
-}
-
-TEST(context_cost, a_chain_of_any_length_is_cancelled_and_ended_without_recursion) {
-  const int n = scale(300'000, 50'000);
-  cancellable root = with_cancel(background());
-  context end = root.ctx;
-  for (int i = 0; i < n; ++i) {
-    cancellable next = with_cancel(end);
-    next.cancel.detach();
-    end = i % 2 == 0 ? next.ctx : with_value(next.ctx, depth, i);
-  }
-  const auto done = end.done();
-  root.cancel();
-  EXPECT_TRUE(done.closed());
-  root = {};
-  end = context();
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@
 #include <support/lone_engine.h>
 #include <support/scale.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <random>

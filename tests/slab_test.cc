@@ -1,64 +1,33 @@
-#include <gmock/gmock.h>
+// The slab: what a node is and how it is told from the one that had its place before, what there is
+// of memory, and what becomes of misuse. Many threads at once are in slab_threads_test.cc.
 #include <gtest/gtest.h>
-#include <memory/slab.h>
-#include <support/scale.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <barrier>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <new>
 #include <random>
 #include <set>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
-namespace verge::detail {
+#include <support/scale.h>
+#include <support/slab_nodes.h>
 
-// What only tests may do to a pool.
-struct slab_pool_access {
-  static constexpr std::uint32_t last_version = slab_pool::last_version;
-  static constexpr std::size_t max_chunks = slab_pool::max_chunks;
-  static constexpr std::size_t cache_size = slab_pool::cache_size;
-  static void set_version(void* node, std::uint32_t version) {
-    slab_pool::header_of(node).version.store(version);
-  }
-  static std::size_t per_chunk(const slab_pool& pool) { return pool.per_chunk_; }
-};
-
-}  // namespace verge::detail
-
+namespace verge::test {
 namespace {
 
-using verge::detail::no_thread_slot;
-using verge::detail::page_source;
-using verge::detail::slab;
-using verge::detail::slab_id;
-using verge::detail::slab_pool;
-using verge::detail::slab_pool_access;
-using verge::detail::slab_ref;
-using verge::detail::slab_stats;
-using verge::detail::system_pages;
-using verge::detail::take_thread_slot;
-using verge::detail::thread_slot_count;
-using verge::test::scale;
-
-// A timer's node might look like this: with its version a cache line.
-struct node {
-  std::atomic<std::uint64_t> word{7};
-  std::uint64_t rest[6] = {};
-};
-static_assert(sizeof(node) == 56);
-
-std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
+using detail::page_source;
+using detail::slab;
+using detail::slab_id;
+using detail::slab_pool;
+using detail::slab_ref;
+using detail::slab_stats;
+using detail::system_pages;
 
 // The system's pages, counted, and refused when told to.
 class counted_pages final : public page_source {
@@ -377,198 +346,6 @@ TEST(slab_death_test, a_node_freed_twice_ends_the_process) {
   EXPECT_DEATH(nodes.free(n),
                "slab_pool .*: free of node .* \\(index .*, version 2\\), which is free already");
 }
-
-// ---- Threads ------------------------------------------------------------------------------------
-
-void in_threads(int count, const auto& body) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i) threads.emplace_back([&body, i] { body(i); });
-  for (auto& t : threads) t.join();
-}
-
-TEST(slab, threads_share_a_pool_without_sharing_a_node) {
-  slab<node> nodes;
-  constexpr int threads = 4;
-  const int rounds = scale(300'000, 30'000);
-  // Where threads leave nodes for one another: what is freed was often allocated elsewhere.
-  std::vector<std::atomic<node*>> exchange(512);
-  std::atomic<std::int64_t> live{0};
-  in_threads(threads, [&](int me) {
-    std::minstd_rand random(static_cast<unsigned>(me) + 1);
-    for (int i = 0; i < rounds; ++i) {
-      node* mine = nodes.allocate();
-      mine->rest[0] = address(mine);
-      mine->rest[5] = static_cast<std::uint64_t>(me);
-      ++live;
-      node* other = exchange[random() % exchange.size()].exchange(mine);
-      if (other != nullptr) {
-        ASSERT_EQ(other->rest[0], address(other));
-        other->rest[0] = 0;
-        nodes.free(other);
-        --live;
-      }
-    }
-  });
-  EXPECT_EQ(nodes.stats().nodes_live, static_cast<std::size_t>(live.load()));
-  for (auto& place : exchange) {
-    if (node* n = place.load()) nodes.free(n);
-  }
-  EXPECT_EQ(nodes.stats().nodes_live, 0U);
-}
-
-TEST(slab, a_thread_that_only_frees_feeds_one_that_only_allocates) {
-  slab<node> nodes;
-  const int count = scale(2'000'000, 200'000);
-  constexpr std::size_t room = 1024;
-  std::vector<std::atomic<node*>> ring(room);
-  in_threads(2, [&](int me) {
-    for (int i = 0; i < count; ++i) {
-      auto& place = ring[static_cast<std::size_t>(i) % room];
-      if (me == 0) {
-        while (place.load(std::memory_order_acquire) != nullptr) std::this_thread::yield();
-        place.store(nodes.allocate(), std::memory_order_release);
-      } else {
-        node* n = nullptr;
-        while ((n = place.load(std::memory_order_acquire)) == nullptr) std::this_thread::yield();
-        place.store(nullptr, std::memory_order_release);
-        nodes.free(n);
-      }
-    }
-  });
-  const slab_stats s = nodes.stats();
-  EXPECT_EQ(s.nodes_live, 0U);
-  EXPECT_EQ(s.bytes_reserved, slab<node>().stats().bytes_reserved + slab_pool::chunk_bytes)
-      << "no more than one chunk";
-}
-
-// Readers follow references whose nodes are freed and reused under their hands, as the header says:
-// the field with acquire, then the version. They go on until they have met enough of both kinds.
-TEST(slab, a_stale_reader_never_takes_one_life_for_another) {
-  struct stamped {
-    std::atomic<std::uint64_t> version_of_this_life{0};
-  };
-  slab<stamped> nodes;
-  constexpr std::size_t places = 8;
-  std::vector<std::atomic<std::uint64_t>> ids(places);  // index and version in one word
-  std::atomic<int> readers{2};
-  const int wanted = scale(500'000, 20'000);
-
-  const auto write = [&](std::minstd_rand random) {
-    std::vector<stamped*> mine(places);
-    while (readers != 0) {
-      stamped*& n = mine[random() % places];
-      if (n != nullptr) nodes.free(n);
-      n = nodes.allocate();
-      const slab_id id = nodes.id(n);
-      n->version_of_this_life.store(id.version, std::memory_order_release);
-      ids[random() % places].store(std::uint64_t{id.index} << 32 | id.version,
-                                   std::memory_order_release);
-    }
-  };
-  const auto read = [&](std::minstd_rand random) {
-    int valid = 0;
-    int stale = 0;
-    while (valid < wanted || stale < wanted) {
-      const std::uint64_t packed = ids[random() % places].load(std::memory_order_acquire);
-      const auto version = static_cast<std::uint32_t>(packed);
-      stamped* n = nodes.find({static_cast<std::uint32_t>(packed >> 32), version});
-      const std::uint64_t field =
-          n == nullptr ? 0 : n->version_of_this_life.load(std::memory_order_acquire);
-      if (nodes.is_valid({n, version})) {
-        EXPECT_EQ(field, version);
-        ++valid;
-      } else {
-        ++stale;
-      }
-    }
-    --readers;
-  };
-  in_threads(4, [&](int me) {
-    const std::minstd_rand random(static_cast<unsigned>(me) + 1);
-    me < 2 ? write(random) : read(random);
-  });
-}
-
-TEST(slab, threads_that_end_leave_nothing_behind) {
-  slab<node> nodes;
-  for (int i = 0; i < 500; ++i) {
-    in_threads(2, [&](int) {
-      std::vector<node*> taken;
-      for (int n = 0; n < 200; ++n) taken.push_back(nodes.allocate());
-      for (node* n : taken) nodes.free(n);
-    });
-  }
-  const slab_stats s = nodes.stats();
-  EXPECT_EQ(s.nodes_live, 0U);
-  // Were each thread's cache lost, it would be three chunks by now.
-  EXPECT_EQ(s.nodes_total, slab_pool_access::per_chunk(nodes.pool()));
-}
-
-TEST(slab, pools_come_and_go_while_threads_stay) {
-  std::unique_ptr<slab<node>> nodes;
-  constexpr int threads = 3;
-  std::barrier all(threads);
-  const std::uint64_t rounds = scale(200, 50);
-  in_threads(threads, [&](int me) {
-    for (std::uint64_t i = 0; i < rounds; ++i) {
-      if (me == 0) nodes = std::make_unique<slab<node>>();
-      all.arrive_and_wait();
-      std::vector<node*> taken;
-      for (int n = 0; n < 300; ++n) {
-        taken.push_back(nodes->allocate());
-        const std::uint64_t stamp = taken.back()->word.exchange(1000 + i);
-        EXPECT_TRUE(stamp == 7 || stamp == 1000 + i) << "a node of a pool that is gone: " << stamp;
-        EXPECT_EQ(&slab_pool::owner(taken.back()), &nodes->pool());
-      }
-      for (int n = me; n < 300; ++n) nodes->free(taken[static_cast<std::size_t>(n)]);
-      all.arrive_and_wait();
-      if (me == 0) {
-        EXPECT_EQ(nodes->stats().nodes_live, 3U);  // 0 + 1 + 2 were not freed
-        nodes.reset();
-      }
-    }
-  });
-}
-
-TEST(slab, serves_destructors_that_run_as_a_thread_ends) {
-  static slab<node> nodes;
-  struct holder {
-    node* held = nullptr;
-    ~holder() {
-      EXPECT_EQ(take_thread_slot(), no_thread_slot) << "taken now, it would never be given back";
-      nodes.free(held);
-      nodes.free(nodes.allocate());
-    }
-  };
-  const std::size_t before = nodes.stats().nodes_live;
-  in_threads(2, [](int) {
-    static thread_local holder h;  // before the slot, so it is destroyed after
-    h.held = nodes.allocate();
-  });
-  EXPECT_EQ(nodes.stats().nodes_live, before);
-}
-
-TEST(slab, serves_more_threads_than_there_are_slots) {
-  slab<node> nodes;
-  constexpr int threads = static_cast<int>(thread_slot_count) + 20;
-  std::barrier all(threads);
-  std::atomic<int> without{0};
-  std::mutex mutex;
-  std::set<node*> seen;
-  in_threads(threads, [&](int) {
-    node* n = nodes.allocate();
-    without += take_thread_slot() >= thread_slot_count;
-    {
-      const std::lock_guard lock(mutex);
-      EXPECT_TRUE(seen.insert(n).second);
-    }
-    all.arrive_and_wait();
-    nodes.free(n);
-  });
-  EXPECT_GE(without, 20);
-  EXPECT_EQ(nodes.stats().nodes_live, 0U);
-}
-
 TEST(slab, a_million_nodes_come_and_go) {
   slab<node> nodes;
   const std::size_t count = scale(3'000'000, 200'000);
@@ -584,19 +361,5 @@ TEST(slab, a_million_nodes_come_and_go) {
   EXPECT_LE(nodes.stats().bytes_reserved, count * 68 + 2 * slab_pool::chunk_bytes)
       << "64 bytes a node, 4 in the depot, and what the tables take";
 }
-
-TEST(thread_slot, differs_between_threads_and_is_used_again) {
-  std::barrier both(2);
-  std::uint32_t slots[2] = {};
-  in_threads(2, [&](int me) {
-    slots[me] = take_thread_slot();
-    EXPECT_EQ(take_thread_slot(), slots[me]);
-    both.arrive_and_wait();
-  });
-  EXPECT_NE(slots[0], slots[1]);
-  std::uint32_t next = 0;
-  std::thread([&next] { next = take_thread_slot(); }).join();
-  EXPECT_EQ(next, std::min(slots[0], slots[1]));
-}
-
 }  // namespace
+}  // namespace verge::test

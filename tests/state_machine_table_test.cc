@@ -1,134 +1,17 @@
 // The table of docs/state-machine.md, cell by cell: each operation on a timer in each state, with
-// nobody else around. What the operation does to the state is written down step by step and held
-// against the cell; a cell that says `bad` must stop the process with the timer, its state and the
-// operation in the message.
+// nobody else around. What the operation does to the state is held against the cell. The cells that
+// say `bad` are in state_machine_bad_test.cc.
 #include <gtest/gtest.h>
-#include <timer/bad_timer.h>
-#include <timer/state_machine.h>
 
 #include <atomic>
-#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include <support/traced_timer.h>
+
 namespace verge::detail {
 namespace {
-
-/// Writes down every change of a timer's state. What yields is helped on by `on_yield`.
-struct traced {
-  template <class T>
-  class atomic {
-   public:
-    atomic(T v = T{}) : value_(v) {}
-    T load(std::memory_order) const { return value_; }
-    void store(T v, std::memory_order) {
-      value_ = v;
-      write_down();
-    }
-    bool compare_exchange_strong(T& expected, T v, std::memory_order, std::memory_order) {
-      if (value_ != expected) {
-        expected = value_;
-        return false;
-      }
-      value_ = v;
-      write_down();
-      return true;
-    }
-    bool compare_exchange_weak(T& expected, T v, std::memory_order a, std::memory_order b) {
-      return compare_exchange_strong(expected, v, a, b);
-    }
-    T fetch_add(T n, std::memory_order) { return value_ += n; }
-    T fetch_sub(T n, std::memory_order) { return value_ -= n; }
-    /// As another thread would.
-    void set(T v) { value_ = v; }
-    [[nodiscard]] T get() const { return value_; }
-
-   private:
-    void write_down() {
-      if constexpr (std::is_same_v<T, timer_state>) {
-        path += std::string(path.empty() ? "" : " ") + name_of(value_);
-      }
-    }
-    T value_;
-  };
-  struct no_lock {
-    void lock() {}
-    void unlock() {}
-  };
-  using lock = no_lock;
-  using timer = basic_timer<traced>;
-  using timers = basic_timers<traced>;
-
-  static void yield() {
-    ++yields;
-    ASSERT_LT(yields, 10);
-    on_yield();
-  }
-  static void wake_net_poller(timers&, std::int64_t when) { wakes.push_back(when); }
-  static void acquire(timer&) { ++references; }
-  static void release(timer&) { --references; }
-  [[noreturn]] static void bad_timer(const char* operation, const timer& t, timer_state s) {
-    abort_on_bad_timer(operation, &t, s, t.when);
-  }
-
-  inline static std::string path;
-  inline static int yields = 0;
-  inline static int references = 0;
-  inline static std::vector<std::int64_t> wakes;
-  inline static std::function<void()> on_yield;
-};
-
-/// One timer, in a state that the test gives it, with key 200 on the first heap if it is on one; in
-/// the modified states due at `nextwhen`. It is 100.
-class state_machine : public testing::Test {
- protected:
-  static constexpr std::int64_t now = 100;
-  static constexpr std::int64_t key = 200;
-
-  void put(timer_state s, std::int64_t when = key, std::int64_t nextwhen = 0,
-           std::int64_t period = 0) {
-    t_.when = when;
-    t_.nextwhen = nextwhen;
-    t_.period = period;
-    t_.f = [](traced::timer&, std::uint64_t seq, std::int64_t) noexcept { fired.push_back(seq); };
-    t_.seq = 7;
-    t_.state.set(s);
-    if (is_on_heap(s)) put_on_heap();
-    if (s == timer_state::deleted) heap_.deleted_timers.set(1);
-    if (s == timer_state::modified_earlier) heap_.timer_modified_earliest.set(nextwhen);
-    start_over();
-  }
-  void put_on_heap() {
-    t_.owner.set(&heap_);
-    heap_.heap.push(t_.when, &t_);
-    heap_.heap_changed();
-  }
-  static void start_over() {
-    traced::path.clear();
-    traced::yields = traced::references = 0;
-    traced::wakes.clear();
-    fired.clear();
-  }
-  /// What another thread does when ours yields: lets go of the timer.
-  void when_yielding(timer_state s) {
-    traced::on_yield = [this, s] { t_.state.set(s); };
-  }
-  /// adjust only looks if it has a reason to.
-  void adjust() {
-    heap_.timer_modified_earliest.set(now);
-    adjust_timers(heap_, now);
-  }
-  [[nodiscard]] bool on_heap(const traced::timers& ts) const {
-    return std::any_of(ts.heap.begin(), ts.heap.end(),
-                       [&](const auto& e) { return e.node == &t_ && e.when == t_.when; });
-  }
-
-  traced::timers heap_;
-  traced::timers other_;
-  traced::timer t_;
-  inline static std::vector<std::uint64_t> fired;
-};
 
 using enum timer_state;
 
@@ -462,75 +345,6 @@ struct with_atomics {
 
 TEST(timer_size, leaves_room_on_its_line_for_a_reference_count) {
   EXPECT_LE(sizeof(basic_timer<with_atomics>), 56U);
-}
-
-// ---- bad ----
-
-/// Every cell that says `bad`.
-class broken : public state_machine,
-               public testing::WithParamInterface<std::tuple<const char*, timer_state>> {};
-
-TEST_P(broken, invariants_stop_the_process_and_say_what_was_found) {
-  GTEST_FLAG_SET(death_test_style, "fast");
-  const auto [operation, s] = GetParam();
-  const std::string which = operation;
-  put(s);
-  if (which != "add_timer" && !is_on_heap(s)) put_on_heap();
-  const auto call = [&] {
-    if (which == "add_timer") add_timer(heap_, t_);
-    if (which == "adjust_timers") adjust();
-    if (which == "run_timer") run_timer(heap_, now);
-    if (which == "clear_deleted_timers") clear_deleted_timers(heap_);
-    if (which == "move_timers") move_timers(other_, heap_);
-  };
-  EXPECT_DEATH(call(),
-               "verge: " + which + ": timer 0x[0-9a-f]+ is in state " + name_of(s) + " .*when 200");
-}
-
-std::string cell_name(const testing::TestParamInfo<std::tuple<const char*, timer_state>>& cell) {
-  return std::string(std::get<0>(cell.param)) + "_on_" + name_of(std::get<1>(cell.param));
-}
-
-INSTANTIATE_TEST_SUITE_P(add, broken,
-                         testing::Combine(testing::Values("add_timer"),
-                                          testing::Values(waiting, running, deleted, removing,
-                                                          removed, modifying, modified_earlier,
-                                                          modified_later, moving)),
-                         cell_name);
-INSTANTIATE_TEST_SUITE_P(heap, broken,
-                         testing::Combine(testing::Values("adjust_timers", "run_timer",
-                                                          "clear_deleted_timers", "move_timers"),
-                                          testing::Values(no_status, running, removing, removed,
-                                                          moving)),
-                         cell_name);
-
-TEST_F(state_machine, a_state_that_is_none_stops_the_process) {
-  put(waiting);
-  t_.state.set(static_cast<timer_state>(99));
-  EXPECT_DEATH(del_timer(t_), "del_timer: timer 0x[0-9a-f]+ is in state not a state \\(99\\)");
-  EXPECT_DEATH(reset_timer(heap_, t_, 120), "mod_timer: timer .* not a state");
-}
-
-TEST_F(state_machine, times_that_mean_none_and_negative_periods_stop_the_process) {
-  put(no_status, 0);
-  EXPECT_DEATH(add_timer(heap_, t_), "add_timer: when must be positive.*no_status.*when 0");
-  put(no_status, key, 0, -1);
-  EXPECT_DEATH(add_timer(heap_, t_), "add_timer: .*period not negative");
-  put(no_status);
-  EXPECT_DEATH(mod_timer(heap_, t_, 0, 0, t_.f, 0), "mod_timer: when must be positive");
-  EXPECT_DEATH(mod_timer(heap_, t_, -5, 0, t_.f, 0), "mod_timer: when must be positive");
-  EXPECT_DEATH(mod_timer(heap_, t_, 5, -1, t_.f, 0), "mod_timer: .*period not negative");
-  EXPECT_DEATH(reset_timer(heap_, t_, 0), "reset_timer: when must be positive");
-}
-
-TEST_F(state_machine, a_timer_on_another_s_heap_stops_the_process) {
-  put(waiting);
-  t_.owner.set(&other_);
-  EXPECT_DEATH(clean_timers(heap_), "clean_timers: the timer is on another's heap: timer 0x");
-  EXPECT_DEATH(run_timer(heap_, now), "run_timer: the timer is on another's heap: timer 0x");
-  EXPECT_DEATH(adjust(), "adjust_timers: the timer is on another's heap: timer 0x");
-  EXPECT_DEATH(clear_deleted_timers(heap_), "clear_deleted_timers: the timer is on another's heap");
-  EXPECT_DEATH(move_timers(other_, heap_), "move_timers: the timer is on another's heap");
 }
 
 TEST_F(state_machine, the_largest_times_are_times_like_any_other) {

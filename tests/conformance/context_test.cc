@@ -12,13 +12,13 @@
 #include <thread>
 #include <vector>
 
+#include <support/contexts.h>
+
 namespace verge::test {
 namespace {
 
 const std::error_code too_slow = std::make_error_code(std::errc::stream_timeout);
 const std::error_code went_away = std::make_error_code(std::errc::connection_aborted);
-
-bool is_closed(const context& c) { return c.done().closed(); }
 
 /// Waits until it is done, in simulated time, and says when that was.
 time_point done_at(simulation& sim, const context& c) {

@@ -297,7 +297,7 @@ TEST_P(conformance, L24_destroying_a_handle_waits_for_its_callback_on_another_th
     std::atomic<bool> started{false};
     std::atomic<bool> go_on{false};
     std::atomic<bool> done{false};
-    auto t = std::make_unique<verge::timer>(after_func(0s, [&] {
+    auto t = std::make_unique<verge::timer>(after_func(0s, [&, destroys] {
       started = true;
       while (!go_on) std::this_thread::yield();
       EXPECT_TRUE(eventually([&] { return is_asleep(destroys); })) << "the destructor waits";

@@ -1,0 +1,10 @@
+// What tests ask of contexts.
+#pragma once
+
+#include <verge/context.h>
+
+namespace verge::test {
+
+inline bool is_closed(const context& c) { return c.done().closed(); }
+
+}  // namespace verge::test

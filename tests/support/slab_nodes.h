@@ -1,0 +1,37 @@
+// What tests of the slab share: a node, and what only they may do to a pool.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <memory/slab.h>
+
+namespace verge::detail {
+
+struct slab_pool_access {
+  static constexpr std::uint32_t last_version = slab_pool::last_version;
+  static constexpr std::size_t max_chunks = slab_pool::max_chunks;
+  static constexpr std::size_t cache_size = slab_pool::cache_size;
+  static void set_version(void* node, std::uint32_t version) {
+    slab_pool::header_of(node).version.store(version);
+  }
+  static std::size_t per_chunk(const slab_pool& pool) { return pool.per_chunk_; }
+};
+
+}  // namespace verge::detail
+
+namespace verge::test {
+
+using detail::slab_pool_access;
+
+/// A timer's node might look like this: with its version a cache line.
+struct node {
+  std::atomic<std::uint64_t> word{7};
+  std::uint64_t rest[6] = {};
+};
+static_assert(sizeof(node) == 56);
+
+inline std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
+
+}  // namespace verge::test
