@@ -212,19 +212,24 @@ TEST_P(conformance, L50_eight_threads_move_one_deadline_to_earlier) {
   }
 }
 
+/// A read and a write that wait end with `error` once end() is called.
+void expect_both_to_end(runtime& rt, tcp_conn& conn, const auto& end, net_errc error) {
+  bytes64 bytes;
+  auto reader = rt.spawn(read_from(conn, bytes));
+  auto writer = rt.spawn(
+      [&]() -> task<io_result> { co_return co_await conn.write_all(std::string(16 << 20, 'x')); });
+  EXPECT_TRUE(eventually([&] { return has_reader(conn) && has_writer(conn); }));
+  end();
+  EXPECT_EQ(reader.join().error, error);
+  EXPECT_EQ(writer.join().error, error);
+}
+
 TEST_P(conformance, L51_setting_a_past_deadline_ends_what_waits) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
     auto [near, far] = rt.run(connected());
-    bytes64 bytes;
-    auto reader = rt.spawn(read_from(far, bytes));
-    auto writer = rt.spawn([&f = far]() -> task<io_result> {
-      co_return co_await f.write_all(std::string(16 << 20, 'x'));
-    });
-    EXPECT_TRUE(eventually([&f = far] { return has_reader(f) && has_writer(f); }));
-    far.set_deadline(clock::now() - 1s);
-    EXPECT_EQ(reader.join().error, net_errc::deadline_exceeded);
-    EXPECT_EQ(writer.join().error, net_errc::deadline_exceeded);
+    expect_both_to_end(
+        rt, far, [&f = far] { f.set_deadline(clock::now() - 1s); }, net_errc::deadline_exceeded);
   }
 }
 
@@ -232,16 +237,9 @@ TEST_P(conformance, L51_closing_ends_both_directions_deadline_or_none) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
     auto [near, far] = rt.run(connected());
-    bytes64 bytes;
     far.set_read_deadline(clock::now() + 1min);
-    auto reader = rt.spawn(read_from(far, bytes));
-    auto writer = rt.spawn([&f = far]() -> task<io_result> {
-      co_return co_await f.write_all(std::string(16 << 20, 'x'));
-    });
-    EXPECT_TRUE(eventually([&f = far] { return has_reader(f) && has_writer(f); }));
-    far.close();
-    EXPECT_EQ(reader.join().error, net_errc::closed);
-    EXPECT_EQ(writer.join().error, net_errc::closed);
+    expect_both_to_end(
+        rt, far, [&f = far] { f.close(); }, net_errc::closed);
   }
 }
 
