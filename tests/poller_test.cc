@@ -87,8 +87,7 @@ INSTANTIATE_TEST_SUITE_P(poller, each_wait_method,
                                          wait_method::timerfd, wait_method::milliseconds),
                          &name_of);
 
-// ---- Breaks
-// --------------------------------------------------------------------------------------
+// ---- Breaks ------------------------------------------------------------------------------------
 
 TEST_P(each_wait_method, L36_a_break_from_another_thread_ends_a_10_s_poll_at_once) {
   poller p(GetParam());
@@ -167,8 +166,7 @@ TEST(poller, no_break_is_lost_when_breaks_and_polls_race) {
   EXPECT_GE(seen.load(), rounds);
 }
 
-// ---- Time
-// ----------------------------------------------------------------------------------------
+// ---- Time --------------------------------------------------------------------------------------
 
 TEST_P(each_wait_method, a_time_out_is_never_early) {
   set_timer_slack(1);
@@ -230,8 +228,7 @@ TEST(poller, timer_slack_is_set_for_the_calling_thread) {
   }).join();
 }
 
-// ---- The way of waiting
-// --------------------------------------------------------------------------
+// ---- The way of waiting ------------------------------------------------------------------------
 
 /// Runs f in a thread in which the kernel answers `code` to the system calls named, as an old
 /// kernel (ENOSYS) or a sandbox (EPERM) does. False where filters are not to be had.
@@ -306,8 +303,7 @@ TEST(poller, too_many_open_files_is_an_error_that_says_what_to_do) {
   EXPECT_THAT(text, HasSubstr("ulimit -n"));
 }
 
-// ---- Sources
-// -------------------------------------------------------------------------------------
+// ---- Sources -----------------------------------------------------------------------------------
 
 TEST_P(each_wait_method, a_pipe_that_becomes_readable_makes_its_reader_ready) {
   poller p(GetParam());

@@ -51,11 +51,12 @@ constexpr std::int64_t when_after(std::int64_t now, std::int64_t d) noexcept {
 constexpr std::int64_t with_slack(std::int64_t when, std::int64_t slack) noexcept {
   if (slack <= 0) return when;
   const std::int64_t latest = saturating_add(when, slack);
-  if (latest == never) return when == never ? never : when;
+  if (latest == never) return when;
   // Up to the highest bit in which the last moment differs from the one before the first, they are
   // alike; there the later one has a one. Zeros after that one are still within.
   const auto differ = static_cast<std::uint64_t>(when - 1) ^ static_cast<std::uint64_t>(latest);
   const int bit = 63 - std::countl_zero(differ);
+  // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): with slack, some bit differs
   return latest >> bit << bit;
 }
 

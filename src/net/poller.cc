@@ -79,8 +79,7 @@ void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memo
 
 }  // namespace
 
-// ---- Start
-// ---------------------------------------------------------------------------------------
+// ---- Start -------------------------------------------------------------------------------------
 
 poller::poller(wait_method method)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), break_event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -119,8 +118,7 @@ void poller::add_wake_up(int fd, std::uint64_t tag) {
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) cannot("add to its epoll set");
 }
 
-// ---- Descriptors
-// ---------------------------------------------------------------------------------
+// ---- Descriptors -------------------------------------------------------------------------------
 
 std::error_code poller::open(int fd, source& s) noexcept {
   if (fd < 0) return error(EBADF);
@@ -173,8 +171,7 @@ void poller::deliver(const epoll_event& event, ready_list& ready) noexcept {
   e->source->on_events(*e->source, event.events, ready);
 }
 
-// ---- Waiting
-// -------------------------------------------------------------------------------------
+// ---- Waiting -----------------------------------------------------------------------------------
 
 ready_list poller::poll(std::int64_t timeout_ns) noexcept {
   const bool waits = timeout_ns != 0;
@@ -228,8 +225,7 @@ void poller::set_timer(std::int64_t timeout_ns) noexcept {
   timer_set_ = wanted;
 }
 
-// ---- Breaking
-// ------------------------------------------------------------------------------------
+// ---- Breaking ----------------------------------------------------------------------------------
 
 void poller::break_poll() noexcept {
   // Release: what the caller wrote is seen by the poll that takes the break, also where the break

@@ -268,7 +268,7 @@ class timer_wheel {
     }
     [[nodiscard]] near_timer* pointer() const noexcept { return std::bit_cast<near_timer*>(bits); }
   };
-  static_assert(sizeof(near_timer*) == 8);
+  static_assert(sizeof(void*) == 8);
 
   static constexpr unsigned shift_of(int level) noexcept {
     return near_bits + digit_bits * static_cast<unsigned>(level);
@@ -297,6 +297,7 @@ class timer_wheel {
     const auto base = static_cast<std::uint64_t>(base_);
     const unsigned above = shift + digit_bits;
     const std::uint64_t high = above >= 64 ? 0 : base >> above << above;
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a place is on some level
     return static_cast<std::int64_t>(high | static_cast<std::uint64_t>(place % 64) << shift);
   }
   /// The key, or an earlier time where the mark does not tell all.
@@ -374,6 +375,7 @@ class timer_wheel {
   }
   void slot_is_empty(int place) noexcept {
     const int level = place / 64;
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): no place is negative
     used_[level] &= ~(std::uint64_t{1} << (place % 64));
     if (used_[level] == 0) used_levels_ &= ~(1U << level);
     if (draining_ == place) draining_ = none_draining;
