@@ -1,6 +1,6 @@
 // The explorer itself: that it finds what it is there to find. Small programs with known faults,
 // and known numbers of schedules.
-#include <explorer/exploration.h>
+#include <explorer/explored.h>
 #include <explorer/explorer.h>
 #include <explorer/explorer_policy.h>
 #include <explorer/history.h>
@@ -39,11 +39,8 @@ class small_program : public program {
   void finish() override { end(); }
 };
 
-class explorer_test : public testing::Test {
+class explorer_test : public explored {
  protected:
-  void SetUp() override {
-    if (!can_explore) GTEST_SKIP() << "the thread sanitizer does not know the explorer's threads";
-  }
   nobody nobody_;
   explorer explorer_;
   small_program program_;

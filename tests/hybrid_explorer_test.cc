@@ -1,11 +1,10 @@
 // The hybrid engine's timers under every schedule: explorer/hybrid_world.h has what is checked.
 
-#include <explorer/exploration.h>
+#include <explorer/explored.h>
 #include <explorer/hybrid_world.h>
 #include <gtest/gtest.h>
 #include <support/scale.h>
 
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -16,32 +15,9 @@ using enum hybrid_action;
 using scenarios = std::vector<hybrid_scenario>;
 
 template <hybrid_mutant Mutation = hybrid_mutant::none>
-exploration explore_hybrid(const char* what, const scenarios& list, int preemptions,
-                           std::size_t every = 1) {
-  exploration sum;
-  explorer e;
-  for (std::size_t i = 0; i < list.size(); i += every) {
-    const std::string name = to_text(list[i]);
-    bool asked = false;
-    const auto schedule = schedule_to_replay(name, asked);
-    if (asked && !schedule) continue;
-    hybrid_world<Mutation> w(e, list[i]);
-    outcome one = schedule ? e.replay(w, *schedule) : e.explore(w, preemptions);
-    if (schedule) std::printf("%s\n%s", name.c_str(), e.story().c_str());
-    ++sum.scenarios;
-    sum.schedules += one.schedules;
-    sum.steps += one.steps;
-    if (one.failed) {
-      sum.failed = std::move(one.failed);
-      sum.name = name;
-      break;
-    }
-  }
-  std::printf("[ explorer ] %s: %llu scenarios, %llu schedules, %llu steps%s\n", what,
-              static_cast<unsigned long long>(sum.scenarios),
-              static_cast<unsigned long long>(sum.schedules),
-              static_cast<unsigned long long>(sum.steps), sum.failed ? ", failed" : "");
-  return sum;
+exploration explore_hybrid(const char* what, const scenarios& list, int preemptions) {
+  return explore_each<hybrid_world<Mutation>>(what, list, preemptions,
+                                              [](const auto& s) { return to_text(s); });
 }
 
 /// How timer 0 can be found.
@@ -224,19 +200,12 @@ scenarios sleepers() {
   return list;
 }
 
-class every_hybrid_schedule : public testing::Test {
+class every_hybrid_schedule : public explored {
  protected:
-  void SetUp() override {
-    if (!can_explore) GTEST_SKIP() << "the thread sanitizer does not know the explorer's threads";
-  }
   /// When time is short: one scenario in `quick`, still under all of its schedules.
   static void is_right(const char* what, const scenarios& list, int preemptions,
                        std::size_t quick) {
-    const exploration e = explore_hybrid(what, list, preemptions, scale<std::size_t>(1, quick));
-    EXPECT_FALSE(e.failed) << e.report();
-    if (std::getenv("VERGE_SCHEDULE") == nullptr) {
-      EXPECT_GT(e.schedules, e.scenarios);
-    }
+    expect_right(explore_hybrid(what, thinned(list, scale<std::size_t>(1, quick)), preemptions));
   }
 };
 

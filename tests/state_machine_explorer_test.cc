@@ -1,7 +1,7 @@
 // The state machine under every schedule: see explorer/explorer.h for how, explorer/checks.h for
 // what is checked, explorer/scenarios.h for what is done. Each test prints how many schedules it
 // ran.
-#include <explorer/exploration.h>
+#include <explorer/explored.h>
 #include <explorer/scenarios.h>
 #include <gtest/gtest.h>
 #include <support/scale.h>
@@ -9,21 +9,13 @@
 namespace verge::test {
 namespace {
 
-class every_schedule : public testing::Test {
+class every_schedule : public explored {
  protected:
-  void SetUp() override {
-    if (!can_explore) GTEST_SKIP() << "the thread sanitizer does not know the explorer's threads";
-  }
-
   /// When time is short: one scenario in `quick`, still under all of its schedules.
   static void is_right(const char* what, const std::vector<scenario>& list, int preemptions,
                        std::size_t quick) {
-    const exploration e = explore_all<explorer_policy<>>(
-        what, thinned(list, scale<std::size_t>(1, quick)), preemptions);
-    EXPECT_FALSE(e.failed) << e.report();
-    if (std::getenv("VERGE_SCHEDULE") == nullptr) {
-      EXPECT_GT(e.schedules, e.scenarios);
-    }
+    expect_right(explore_all<explorer_policy<>>(what, thinned(list, scale<std::size_t>(1, quick)),
+                                                preemptions));
   }
 };
 

@@ -4,7 +4,7 @@
 // check that the test names, within the scenarios that the machine itself passes; and the machine
 // passes the very scenario that the mutant failed. Two that are slow and not wrong are caught by
 // counting.
-#include <explorer/exploration.h>
+#include <explorer/explored.h>
 #include <explorer/scenarios.h>
 #include <gtest/gtest.h>
 
@@ -55,10 +55,10 @@ scenario named(const std::string& name) {
   return {};
 }
 
-class mutants : public testing::Test {
+class mutants : public explored {
  protected:
   void SetUp() override {
-    if (!can_explore) GTEST_SKIP() << "the thread sanitizer does not know the explorer's threads";
+    explored::SetUp();
     if (std::getenv("VERGE_SCHEDULE") != nullptr) GTEST_SKIP() << "these look for schedules";
   }
 

@@ -65,30 +65,33 @@ inline std::optional<std::string> schedule_to_replay(const std::string& name, bo
 }
 
 /// Every n-th of a list.
-inline std::vector<scenario> thinned(const std::vector<scenario>& list, std::size_t n) {
-  std::vector<scenario> few;
+template <class Scenario>
+std::vector<Scenario> thinned(const std::vector<Scenario>& list, std::size_t n) {
+  std::vector<Scenario> few;
   for (std::size_t i = 0; i < list.size(); i += n) few.push_back(list[i]);
   return few;
 }
 
-template <class Policy>
-exploration explore_all(const std::string& what, const std::vector<scenario>& list,
-                        int preemptions = any_number) {
+/// Explores each in a World of its own. `name_of_one` says what it is called.
+template <class World, class Scenario, class Name>
+exploration explore_each(const std::string& what, const std::vector<Scenario>& list,
+                         int preemptions, Name name_of_one) {
   exploration sum;
   explorer e;
-  for (const scenario& s : list) {
-    world<Policy> w(e, s);
+  for (const Scenario& s : list) {
+    const std::string name = name_of_one(s);
     bool asked = false;
-    const auto schedule = schedule_to_replay(s.name, asked);
+    const auto schedule = schedule_to_replay(name, asked);
     if (asked && !schedule) continue;
+    World w(e, s);
     outcome one = schedule ? e.replay(w, *schedule) : e.explore(w, preemptions);
-    if (schedule) std::printf("%s\n%s", s.name.c_str(), e.story().c_str());
+    if (schedule) std::printf("%s\n%s", name.c_str(), e.story().c_str());
     ++sum.scenarios;
     sum.schedules += one.schedules;
     sum.steps += one.steps;
     if (one.failed) {
       sum.failed = std::move(one.failed);
-      sum.name = s.name;
+      sum.name = name;
       break;
     }
   }
@@ -97,6 +100,13 @@ exploration explore_all(const std::string& what, const std::vector<scenario>& li
               static_cast<unsigned long long>(sum.schedules),
               static_cast<unsigned long long>(sum.steps), sum.failed ? ", failed" : "");
   return sum;
+}
+
+template <class Policy>
+exploration explore_all(const std::string& what, const std::vector<scenario>& list,
+                        int preemptions = any_number) {
+  return explore_each<world<Policy>>(what, list, preemptions,
+                                     [](const scenario& s) { return s.name; });
 }
 
 }  // namespace verge::test
