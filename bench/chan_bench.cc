@@ -93,7 +93,7 @@ void send_and_recv_without_waiting(benchmark::State& state) { measure(state, 1, 
 
 void send_and_recv_without_waiting_on_a_thread(benchmark::State& state) {
   chan<int> ch(1);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     ch.send(1);
     benchmark::DoNotOptimize(ch.recv());
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -37,7 +38,7 @@ void allocate_and_free(benchmark::State& state) {
   for (auto _ : state) {
     void* node = source.allocate();
     touch(node);
-    benchmark::DoNotOptimize(node);
+    benchmark::DoNotOptimize(std::as_const(node));
     source.free(node);
   }
 }
