@@ -5,17 +5,22 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <verge/chan.h>
 #include <verge/runtime.h>
+#include <verge/task.h>
 #include <verge/time.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <support/patience.h>
+#include <support/scale.h>
 
 // A child of a program with threads is just what this is about; the sanitizer would end it.
 extern "C" const char* __tsan_default_options();  // NOLINT(bugprone-reserved-identifier)
@@ -103,6 +108,77 @@ TEST_F(default_runtime_test, ends_at_exit_from_inside_a_callback) {
         for (;;) ::pause();
       },
       ExitedWithCode(6), "");
+}
+
+TEST_F(default_runtime_test, ends_at_exit_from_inside_a_task_of_any_kind) {
+  EXPECT_EXIT(go([] { std::exit(3); }).join(), ExitedWithCode(3), "");
+  EXPECT_EXIT(default_runtime().run([] { std::exit(4); }), ExitedWithCode(4), "");
+  EXPECT_EXIT(go([] { blocking([] { std::exit(5); }); }).join(), ExitedWithCode(5), "");
+  EXPECT_EXIT(default_runtime().run([]() -> task<> {
+    co_await verge::sleep(1ms);
+    std::exit(6);
+  }),
+              ExitedWithCode(6), "");
+}
+
+/// It is in the middle of running.
+TEST_F(default_runtime_test, does_not_destroy_the_task_that_ends_the_program) {
+  struct speaks {
+    speaks() = default;
+    speaks(const speaks&) = delete;
+    speaks& operator=(const speaks&) = delete;
+    ~speaks() { std::_Exit(98); }
+  };
+  EXPECT_EXIT(default_runtime().run([]() -> task<> {
+    const speaks when_destroyed;
+    co_await verge::sleep(1ms);
+    std::exit(7);
+  }),
+              ExitedWithCode(7), "");
+}
+
+TEST_F(default_runtime_test, ends_at_exit_though_callbacks_and_tasks_wait_for_ever) {
+  EXPECT_EXIT(
+      {
+        static chan<int> never(0);
+        static std::atomic<int> waiting{0};
+        const auto wait = [] {
+          ++waiting;
+          never.recv();
+        };
+        after_func(0s, wait).detach();
+        after_func(0s, [] {
+          ++waiting;
+          verge::sleep(1h).wait();
+        }).detach();
+        go(wait).detach();
+        exit_with(eventually([&] { return waiting == 3; }), 8);
+      },
+      ExitedWithCode(8), "");
+}
+
+TEST_F(default_runtime_test, ends_at_exit_while_other_threads_use_its_timers) {
+  for (int round = 0; round < test::scale(10, 3); ++round) {
+    EXPECT_EXIT(
+        {
+          static std::atomic<int> at_work{0};
+          for (int kind = 0; kind < 3; ++kind) {
+            std::thread([kind] {
+              std::vector<verge::timer> timers(1000);
+              for (auto& t : timers) t = after_func(30s, [p = std::make_shared<int>(1)] {});
+              ++at_work;
+              for (std::size_t i = 0;; ++i) {
+                verge::timer& t = timers[i % timers.size()];
+                if (kind == 0) t.reset(30s);
+                if (kind == 1) t = after_func(30s, [] {});
+                if (kind == 2) t.stop();
+              }
+            }).detach();
+          }
+          exit_with(eventually([] { return at_work == 3; }), 9);
+        },
+        ExitedWithCode(9), "");
+  }
 }
 
 TEST_F(default_runtime_test, says_that_it_has_ended_to_whoever_comes_too_late) {

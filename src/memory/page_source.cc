@@ -3,24 +3,22 @@
 
 #include <cstdint>
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/lsan_interface.h>
-#endif
+// There if the program was linked with the leak checker, whatever the library was compiled with.
+extern "C" {
+[[gnu::weak]] void __lsan_register_root_region(const void*, std::size_t);    // NOLINT
+[[gnu::weak]] void __lsan_unregister_root_region(const void*, std::size_t);  // NOLINT
+}
 
 namespace verge::detail {
 namespace {
 
 // The leak checker does not look into mappings by itself for what they point to.
-void show_to_leak_checker([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  __lsan_register_root_region(memory, bytes);
-#endif
+void show_to_leak_checker(void* memory, std::size_t bytes) {
+  if (__lsan_register_root_region != nullptr) __lsan_register_root_region(memory, bytes);
 }
 
-void hide_from_leak_checker([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  __lsan_unregister_root_region(memory, bytes);
-#endif
+void hide_from_leak_checker(void* memory, std::size_t bytes) {
+  if (__lsan_unregister_root_region != nullptr) __lsan_unregister_root_region(memory, bytes);
 }
 
 class mapped_pages final : public page_source {

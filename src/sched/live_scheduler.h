@@ -61,6 +61,9 @@ class live_scheduler final : public scheduler, public engine_host {
   void start(clockwork& timers);
   /// Ends all threads, and waits for what they run. What is queued stays queued.
   void stop() noexcept;
+  /// The program is about to end: nothing that has not begun begins any more. Waits for what runs,
+  /// but no longer than a second, and not for what waits itself; and leaves all as it is.
+  void halt() noexcept;
   /// Hands out what is still on a queue, after stop().
   runnable* take_leftover() noexcept;
   /// Destroys every task that has not ended, after stop().
@@ -158,6 +161,8 @@ class live_scheduler final : public scheduler, public engine_host {
   void retire(worker& w) noexcept;
   void hand_off(worker& w) noexcept;
   void regain(worker& w, processor* last) noexcept;
+  void let_idle_workers_go_locked() noexcept;
+  bool somebody_runs() const noexcept;
   unsigned slots() const noexcept { return slots_.load(std::memory_order_acquire); }
 
   // sysmon.cc

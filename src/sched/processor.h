@@ -82,6 +82,10 @@ struct worker {
   bool ran_long{false};
   note parked;
   worker* next_idle{nullptr};
+  /// For one who waits until nothing runs any more: its thread is past all that it ran, or waits
+  /// itself for what may never come.
+  std::atomic<bool> ended{false};
+  std::atomic<bool> waits{false};
   std::thread thread;
 };
 

@@ -41,7 +41,11 @@ struct registry {
   std::mutex lock;
   runtime_core* first{nullptr};
   std::atomic<runtime*> standard{nullptr};
+  /// The program is ending, by this thread.
   bool exiting{false};
+  std::thread::id exiting_thread;
+  /// What was the default one until then. Kept: other threads go on until the very end.
+  runtime* halted{nullptr};
 
   static registry& get() {
     static registry& all = *[] {
@@ -64,19 +68,25 @@ struct registry {
     }
     all.first = nullptr;
     all.standard.store(nullptr, std::memory_order_relaxed);  // leaked: its threads are gone
+    all.halted = nullptr;
     all.lock.unlock();
   }
 };
 
-void end_default_runtime() {
+/// Nothing is destroyed: other threads may be using timers, this may be a task, and a callback that
+/// runs may never end. What matters is that nothing of the user's runs while static objects go.
+void halt_default_runtime() {
   registry& all = registry::get();
-  runtime* standard = nullptr;
   {
     std::lock_guard held(all.lock);
-    standard = all.standard.exchange(nullptr, std::memory_order_acq_rel);
     all.exiting = true;
+    all.exiting_thread = std::this_thread::get_id();
+    all.halted = all.standard.exchange(nullptr, std::memory_order_acq_rel);
+    if (all.halted == nullptr) return;
   }
-  delete standard;
+  auto& s = static_cast<live_scheduler&>(all.halted->scheduler());
+  s.timers().halt();
+  s.halt();
 }
 
 }  // namespace
@@ -137,6 +147,9 @@ runtime& default_runtime() {
   // Made outside of the lock, which making a runtime takes; of two, one is thrown away.
   {
     std::lock_guard held(all.lock);
+    if (all.halted != nullptr && all.exiting_thread != std::this_thread::get_id()) {
+      return *all.halted;
+    }
     if (all.exiting) {
       throw std::logic_error(
           "verge: the default runtime has ended, for the program is exiting; start no timers or "
@@ -146,7 +159,7 @@ runtime& default_runtime() {
   auto made = std::make_unique<runtime>();
   runtime* expected = nullptr;
   if (all.standard.compare_exchange_strong(expected, made.get(), std::memory_order_acq_rel)) {
-    static const int once = std::atexit(&detail::end_default_runtime);
+    static const int once = std::atexit(&detail::halt_default_runtime);
     static_cast<void>(once);
     return *made.release();
   }

@@ -49,6 +49,7 @@ void live_scheduler::work(worker& w) noexcept {
     run(w, *r);
   }
   this_thread = {};
+  w.ended.store(true, std::memory_order_release);
 }
 
 /// Whoever comes from the poller leaves nobody there. To wake another for it takes longer than most

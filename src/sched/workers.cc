@@ -1,7 +1,10 @@
 // Workers, and which of them holds which processor.
 
+#include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <clock/fast_clock.h>
 #include <clock/true_clock.h>
@@ -14,6 +17,9 @@
 namespace verge::detail {
 
 namespace {
+
+/// How long the end of a program waits for callbacks and tasks that are running.
+constexpr std::int64_t halt_patience = 1'000'000'000;
 
 void check_number(unsigned n) {
   if (n >= 1 && n <= live_scheduler::max_processors) return;
@@ -61,10 +67,7 @@ void live_scheduler::stop() noexcept {
     std::unique_ptr<worker> w;
     {
       std::lock_guard held(lock_);
-      for (worker* idle = idle_workers_; idle != nullptr; idle = idle->next_idle) {
-        idle->parked.leave();
-      }
-      idle_workers_ = nullptr;
+      let_idle_workers_go_locked();
       if (workers_.empty()) {
         ended_ = true;
         break;
@@ -83,6 +86,36 @@ void live_scheduler::stop() noexcept {
   // Nobody polls any more: threads, and tasks of other runtimes, that wait for a descriptor of this
   // one are told. With no lock, for they are woken.
   poller_.end();
+}
+
+void live_scheduler::let_idle_workers_go_locked() noexcept {
+  for (worker* idle = idle_workers_; idle != nullptr; idle = idle->next_idle) {
+    idle->parked.leave();
+  }
+  idle_workers_ = nullptr;
+}
+
+void live_scheduler::halt() noexcept {
+  {
+    std::lock_guard held(lock_);
+    if (stopping_.exchange(true)) return;
+    let_idle_workers_go_locked();
+  }
+  monitor_note_.leave();
+  const std::int64_t end = true_now() + halt_patience;
+  while (somebody_runs() && true_now() < end) {
+    poller_.break_poll();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+/// Anybody but the calling thread.
+bool live_scheduler::somebody_runs() const noexcept {
+  std::lock_guard held(lock_);
+  return std::ranges::any_of(workers_, [](const std::unique_ptr<worker>& w) {
+    return w.get() != this_thread.as_worker && !w->ended.load(std::memory_order_acquire) &&
+           !w->waits.load(std::memory_order_acquire);
+  });
 }
 
 runnable* live_scheduler::take_leftover() noexcept {
@@ -313,8 +346,12 @@ void live_scheduler::leave_blocking() noexcept {
 
 void live_scheduler::block(thread_waiter& waiter, const char* /*waiting_for*/) noexcept {
   if (waiter.woken()) return;
+  worker* const w = this_thread.as_worker;
+  const bool mine = w != nullptr && &w->home == this;
+  if (mine) w->waits.store(true, std::memory_order_release);
   enter_blocking();
   waiter.wait_in_kernel();
+  if (mine) w->waits.store(false, std::memory_order_release);
   leave_blocking();
 }
 

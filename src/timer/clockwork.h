@@ -123,7 +123,7 @@ class [[gnu::visibility("hidden")]] clockwork {
     return engine_->reset_alone(t, when, period);
   }
 
-  /// The engine, if it is the default one and the runtime is running(); else nullptr.
+  /// The engine, if it is the default one and the runtime has not ended in any way; else nullptr.
   hybrid* quick() const noexcept { return quick_.load(std::memory_order_relaxed); }
 
   engine& its_engine() noexcept { return *engine_; }
@@ -143,9 +143,16 @@ class [[gnu::visibility("hidden")]] clockwork {
     state_.fetch_or(is_forked, std::memory_order_relaxed);
     quick_.store(nullptr, std::memory_order_relaxed);
   }
+  /// The program is ending: what waits goes on waiting, and handles that go leave all as it is.
+  void halt() noexcept {
+    state_.fetch_or(is_halted, std::memory_order_relaxed);
+    quick_.store(nullptr, std::memory_order_relaxed);
+  }
+  /// Nobody will clear up after the handles of its timers any more: the process does when it ends.
+  bool given_up() const noexcept {
+    return (state_.load(std::memory_order_relaxed) & (is_forked | is_halted)) != 0;
+  }
   bool forked() const noexcept { return (state_.load(std::memory_order_relaxed) & is_forked) != 0; }
-  /// Neither.
-  bool running() const noexcept { return state_.load(std::memory_order_relaxed) == 0; }
 
  private:
   static constexpr std::int64_t soon = 5'000;
@@ -172,6 +179,7 @@ class [[gnu::visibility("hidden")]] clockwork {
   const bool in_real_time_;
   static constexpr std::uint8_t has_ended = 1;
   static constexpr std::uint8_t is_forked = 2;
+  static constexpr std::uint8_t is_halted = 4;
   std::atomic<std::uint8_t> state_{0};
   /// Counted only once it has ended: nodes that are still referred to, and one for end() itself.
   std::atomic<std::size_t> left_{0};
