@@ -1,5 +1,4 @@
-// The runtime as a whole: processors up and down, tasks that block them, idleness, figures, and
-// its end.
+// The runtime as a whole: processors up and down, tasks that block them, idleness and figures.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -370,110 +369,6 @@ TEST(stats, of_the_processors_add_up_and_tell_what_happened) {
   }
   EXPECT_EQ(sum.timers_live, s.total.timers_live);
   EXPECT_LE(sum.timers_fired, s.total.timers_fired) << "the total has what spare ones fired, too";
-}
-
-// ---- The end ------------------------------------------------------------------------------------
-
-TEST(a_runtime_that_ends, waits_for_the_callback_that_runs_and_fires_no_other) {
-  const pid_t ends_it = ::gettid();
-  std::atomic<bool> running{false};
-  std::atomic<bool> ending{false};
-  std::atomic<bool> done{false};
-  std::atomic<bool> other{false};
-  {
-    runtime rt({.processors = 2});
-    as_default here(rt);
-    after_func(0s, [&] {
-      running = true;
-      while (!ending) std::this_thread::yield();
-      EXPECT_TRUE(eventually([&] { return test::is_asleep(ends_it); })) << "it waits for this";
-      done = true;
-    }).detach();
-    after_func(1h, [&] { other = true; }).detach();
-    ASSERT_TRUE(eventually([&] { return running.load(); }));
-    ending = true;
-  }
-  EXPECT_TRUE(done);
-  EXPECT_FALSE(other);
-}
-
-TEST(a_runtime_that_ends, destroys_what_is_suspended) {
-  struct witness {
-    std::atomic<int>& gone;
-    ~witness() { ++gone; }
-  };
-  std::atomic<int> begun{0};
-  std::atomic<int> gone{0};
-  join_handle<> h;
-  {
-    runtime rt({.processors = 2});
-    chan<int> never;
-    for (int i = 0; i < 30; ++i) {
-      auto one = rt.spawn([&, i, never]() -> task<> {
-        const witness w{gone};
-        ++begun;
-        if (i % 3 == 0) co_await verge::sleep(1h);
-        if (i % 3 == 1) co_await verge::recv(never);
-        co_await verge::select(verge::recv(never), verge::recv(after(1h)));
-      });
-      if (i == 0) h = std::move(one);
-    }
-    ASSERT_TRUE(eventually([&] { return begun == 30; }));
-  }
-  EXPECT_EQ(gone, 30);
-  EXPECT_TRUE(h.done());
-  EXPECT_THROW(h.join(), cancelled);
-}
-
-TEST(a_runtime_that_ends, leaves_handles_that_can_still_be_used_for_nothing) {
-  verge::timer func;
-  verge::timer with_channel;
-  verge::ticker ticks;
-  receiver<time_point> c;
-  receiver<time_point> t;
-  std::atomic<int> fired{0};
-  {
-    runtime rt({.processors = 2});
-    as_default here(rt);
-    func = after_func(1h, [&] { ++fired; });
-    with_channel = verge::timer(1h);
-    ticks = every(1h, [&] { ++fired; });
-    c = after(1h);
-    t = tick(1h);
-  }
-  const auto ended = ThrowsMessage<std::logic_error>(
-      StrEq("verge: the runtime of this timer has ended; a timer can only be started while its "
-            "runtime lives"));
-  EXPECT_FALSE(func.stop());
-  EXPECT_FALSE(with_channel.stop());
-  EXPECT_FALSE(ticks.stop());
-  EXPECT_THAT([&] { func.reset(0s); }, ended);
-  EXPECT_THAT([&] { with_channel.reset(1s); }, ended);
-  EXPECT_THAT([&] { with_channel.reset_at(clock::now()); }, ended);
-  EXPECT_THAT([&] { ticks.reset(1s); }, ended);
-  EXPECT_FALSE(with_channel.c().try_recv());
-  EXPECT_FALSE(c.try_recv());
-  EXPECT_FALSE(t.try_recv());
-  func.detach();
-  EXPECT_EQ(fired, 0);
-}
-
-TEST(a_runtime_that_ends, does_so_while_other_threads_use_its_timers) {
-  for (int round = 0; round < test::scale(50, 15); ++round) {
-    std::vector<verge::timer> timers;
-    std::atomic<int> fired{0};
-    {
-      runtime rt({.processors = 2});
-      as_default here(rt);
-      for (int i = 0; i < 50; ++i) {
-        timers.push_back(after_func((i % 10) * 50us, [&] { ++fired; }));
-      }
-    }
-    const int at_end = fired;
-    for (auto& t : timers) t.stop();
-    timers.clear();
-    EXPECT_EQ(fired, at_end);
-  }
 }
 
 }  // namespace

@@ -98,7 +98,9 @@ class runtime {
   /// std::system_error if threads or descriptors cannot be had.
   explicit runtime(runtime_options options = {});
   /// Waits for the tasks and callbacks that are running. Those that are suspended are destroyed,
-  /// timers that are pending do not fire.
+  /// timers that are pending do not fire. Other threads may be stopping, resetting and destroying
+  /// timers of it meanwhile; nothing else of it may be in use. One of its own tasks or callbacks may
+  /// end it: then that one goes on to its end.
   ~runtime();
   runtime(const runtime&) = delete;
   runtime& operator=(const runtime&) = delete;
@@ -131,7 +133,9 @@ class runtime {
 };
 
 /// The runtime of everything that is started outside of any other. It begins with its first use and
-/// ends, with timers still pending, when the program calls exit() or returns from main().
+/// ends, with timers still pending, when the program calls exit() or returns from main(), on any
+/// thread: no callback begins and no task goes on from then. Those that run have a second to end.
+/// Other threads may go on using timers, which do not fire any more.
 ///
 /// In the child of a fork there are no threads but the one that forked, so all that was pending is
 /// lost: old timers never fire there, stop() says false and reset() throws. The first use of the

@@ -26,7 +26,7 @@ context_scope* scope_of(const context_callback_record& r) noexcept {
 
 /// The node of a function that no list knows.
 void end_node(timer_node& t) noexcept {
-  if (!clockwork::of(t).forked()) end_function(t);
+  if (!clockwork::of(t).given_up()) end_function(t);
 }
 
 }  // namespace

@@ -126,7 +126,8 @@ class engine {
   virtual void grow(unsigned n) = 0;
   /// Gives the timers of processor `from`, which is given up, to processor `to`.
   virtual void move_timers(unsigned from, unsigned to) noexcept = 0;
-  /// Takes every timer off its queue without running it. Nobody else may use the engine then.
+  /// Takes every timer off its queue without running it. Nobody checks timers any more, and none
+  /// is started; others may stop and reset them meanwhile, and what they start again stays.
   virtual void drain() noexcept = 0;
 
   virtual timer_counts counts(unsigned p) const noexcept = 0;

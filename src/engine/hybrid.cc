@@ -158,11 +158,14 @@ void hybrid::move_timers(unsigned from, unsigned to) noexcept {
 }
 
 void hybrid::drain() noexcept {
+  drained_.store(true, std::memory_order_relaxed);
   for (const auto& ts : all()) {
-    ts->drain([&](node& t) {
-      tallies_[thread_slot_count].both.fetch_sub(tally::one_armed, std::memory_order_relaxed);
-      clockwork::of(t).release(t);
-    });
+    std::size_t n = 0;
+    {
+      std::lock_guard held(ts->lock);
+      n = ts->drain();
+    }
+    tallies_[thread_slot_count].both.fetch_sub(n * tally::one_armed, std::memory_order_relaxed);
     bury(*ts);
   }
 }
@@ -205,6 +208,7 @@ void hybrid::keep_tidy(tally& mine) noexcept {
 
 /// Does a piece of the pass that is under way, or sees whether one should begin. False if not.
 bool hybrid::sweep_or_begin() noexcept {
+  if (drained_.load(std::memory_order_relaxed)) return false;  // the host may be gone
   std::uint64_t pass = pass_.load(std::memory_order_relaxed);
   const unsigned mine = host_.home_processor();
   if (sweep_piece(*timers_[mine], pass)) return true;

@@ -155,6 +155,7 @@ class hybrid final : public engine {
   engine_host& host_;
   const slab_pool* nodes_{nullptr};
   slab_pool chunks_{timer_wheel<policy::chunks>::chunk_bytes};
+  std::atomic<bool> drained_{false};
   std::array<std::unique_ptr<timers>, 256> timers_;
   /// How many of them there are. Publishes them.
   std::atomic<unsigned> made_{0};

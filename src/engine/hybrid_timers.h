@@ -40,7 +40,7 @@
 //
 //  word      changed by compare-and-swap only, from any thread. Exceptions: start(), whose timer
 //            only those know who come upon its last entry, and they change nothing but the word
-//            of a stopped timer, to zero; drain(), when nobody else is there.
+//            of a stopped timer, to zero.
 //  entering  held by one thread, which has a wheel's lock, for a handful of instructions in which
 //            it waits for nothing. Whoever holds it may write tag and period, and then lets go
 //            (leave()). All others may change the due time meanwhile, and the holder takes over
@@ -425,16 +425,17 @@ class hybrid_timers {
     return done;
   }
 
-  /// Disarms everything, when nobody else is there. The references that being armed held are the
-  /// caller's: f(node).
-  template <class F>
-  void drain(F&& f) noexcept {
+  /// Disarms everything. Returns how many there were.
+  std::size_t drain() noexcept {
+    std::size_t n = 0;
     wheel_.clear([&](std::uint32_t id, std::uint32_t token) {
-      if (stale(id, token)) return;
-      Policy::word(nodes_.at(id)).store(0, std::memory_order_relaxed);
-      f(nodes_.at(id));
+      node& t = nodes_.at(id);
+      if (!take_off(t, token)) return;
+      ++n;
+      Policy::release_locked(*this, t);
     });
     publish();
+    return n;
   }
 
   [[nodiscard]] const wheel_type& wheel() const noexcept { return wheel_; }
@@ -663,6 +664,18 @@ class hybrid_timers {
     if (swap(Policy::word(t), expected, hybrid_word::of(again, period))) return again;
     Policy::release_locked(*this, t);
     return 0;
+  }
+
+  /// Disarms a timer whose entry is being dropped. False if that is out of date.
+  static bool take_off(node& t, std::uint32_t token) noexcept {
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_acquire);
+    for (;;) {
+      if (w == 0 || (w & hybrid_word::entering) != 0) return false;
+      if (hybrid_tag::token(Policy::tag(t).load(std::memory_order_relaxed)) != token) return false;
+      const bool armed = (w & hybrid_word::stopped) == 0;
+      if (swap(word, w, 0)) return armed;
+    }
   }
 
   void publish() noexcept {

@@ -236,15 +236,11 @@ void processor_heap::move_timers(unsigned from, unsigned to) noexcept {
 void processor_heap::drain() noexcept {
   for (auto& ts : timers_) {
     if (ts == nullptr) continue;
-    while (!ts->heap.empty()) {
-      machine_timer& t = *ts->heap[ts->heap.size() - 1].node;
-      ts->heap.remove(ts->heap.size() - 1);
-      t.state.store(timer_state::removed, std::memory_order_release);
-      policy::release(t);
+    {
+      std::lock_guard held(ts->lock);
+      remove_all_timers(*ts);
+      ts->give_back_all();
     }
-    ts->deleted_timers.store(0, std::memory_order_relaxed);
-    ts->heap_changed();
-    ts->give_back_all();
     bury(*ts);
   }
 }

@@ -151,8 +151,12 @@ class alignas(128) queue_thread {
     return wakeups_.load(std::memory_order_relaxed);
   }
 
-  /// Ends the thread, and takes all timers off.
+  /// Ends the thread for good, and takes all timers off.
   void drain() noexcept {
+    {
+      std::lock_guard held(thread_lock_);
+      drained_ = true;
+    }
     if (running()) stop();
     for (;;) {
       node* t = nullptr;
@@ -171,6 +175,10 @@ class alignas(128) queue_thread {
   }
 
   void start_once() {
+    {
+      std::lock_guard held(thread_lock_);
+      if (drained_) return;
+    }
     try {
       start();
     } catch (const std::logic_error&) {
@@ -223,6 +231,7 @@ class alignas(128) queue_thread {
   note note_;
   std::mutex thread_lock_;
   std::thread thread_;
+  bool drained_{false};  ///< guarded by thread_lock_
   std::atomic<bool> started_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> wakeups_{0};

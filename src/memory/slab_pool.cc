@@ -1,4 +1,6 @@
 #include <memory/slab_pool.h>
+#include <sched/fence.h>
+#include <verge/detail/lock.h>
 
 #include <algorithm>
 #include <bit>
@@ -202,6 +204,19 @@ void* slab_pool::find(slab_id id) const noexcept {
   if (!there || !is_live(id.version)) return nullptr;
   void* const node = at(id.index);
   return version(node) == id.version ? node : nullptr;
+}
+
+bool slab_pool::wait_for_visits() const noexcept {
+  if (!fence_all_threads()) return false;
+  const auto wait_while = [](const std::atomic<std::uint32_t>& mark) {
+    backoff patience;
+    while (mark.load(std::memory_order_acquire) != 0) patience.wait();
+  };
+  for (std::uint32_t slot = 0; slot < thread_slots_used(); ++slot) {
+    wait_while(tables_->caches[slot].visits);
+  }
+  wait_while(slotless_);
+  return true;
 }
 
 slab_stats slab_pool::stats() const noexcept {

@@ -48,7 +48,8 @@
 //     holds if the field is only ever stored with release: the new life's store comes after the new
 //     version, so who sees the one sees the other.
 //   - The pool may be destroyed when no other thread is in one of its functions any more. Caches
-//     are part of the pool: threads need not know.
+//     are part of the pool: threads need not know. To find that out, those who might be in the way
+//     make a visit, and the one who ends it all waits for the visits that are under way.
 #pragma once
 
 #include <memory/page_source.h>
@@ -134,6 +135,41 @@ class slab_pool {
 
   slab_stats stats() const noexcept;
 
+  /// The calling thread is about to look whether the pool is to be ended, and if not, to use it.
+  /// Costs two stores: the fence between the first and the look is left to the one who ends the
+  /// pool. First that one says that the pool is to be ended, where visitors look; then he calls
+  /// wait_for_visits(). Visits do not nest, and wait for nothing.
+  class visit {
+   public:
+    visit(slab_pool& pool, std::uint32_t slot) noexcept
+        : mark_(slot < thread_slot_count ? pool.tables_->caches[slot].visits : pool.slotless_),
+          shared_(slot >= thread_slot_count) {
+      if (shared_) [[unlikely]] {
+        mark_.fetch_add(1, std::memory_order_seq_cst);
+      } else {
+        mark_.store(1, std::memory_order_relaxed);
+      }
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    ~visit() {
+      // Release: what was done to the pool comes before its end.
+      if (shared_) [[unlikely]] {
+        mark_.fetch_sub(1, std::memory_order_release);
+      } else {
+        mark_.store(0, std::memory_order_release);
+      }
+    }
+    visit(const visit&) = delete;
+    visit& operator=(const visit&) = delete;
+
+   private:
+    std::atomic<std::uint32_t>& mark_;
+    const bool shared_;
+  };
+  /// Returns when all visits that do not know of the end are over. False if that cannot be found
+  /// out on this system: then the pool must stay.
+  bool wait_for_visits() const noexcept;
+
   /// How many bytes apart nodes are.
   std::size_t stride() const noexcept { return stride_; }
 
@@ -157,7 +193,8 @@ class slab_pool {
   static constexpr std::uint32_t batch_size = 64;
 
   struct alignas(64) cache {
-    std::atomic<std::uint32_t> count;  // relaxed: stats() is all that reads it from elsewhere
+    std::atomic<std::uint32_t> count;   // relaxed: stats() is all that reads it from elsewhere
+    std::atomic<std::uint32_t> visits;  // whether its thread makes a visit
     void* nodes[cache_size];
   };
   static_assert(sizeof(cache) == 1024, "found from a slot by a shift");
@@ -212,8 +249,9 @@ class slab_pool {
   std::uint32_t stride_;
   std::uint32_t first_node_;  // where in a chunk the first node's contents are
   std::uint32_t per_chunk_;
-  std::uint32_t stride_inverse_;         // 2^32 / stride_, rounded up: to divide by multiplying
-  std::atomic<std::size_t> retired_{0};  // not fixed, but next to never written
+  std::uint32_t stride_inverse_;            // 2^32 / stride_, rounded up: to divide by multiplying
+  std::atomic<std::size_t> retired_{0};     // not fixed, but next to never written
+  std::atomic<std::uint32_t> slotless_{0};  // visits of threads that have no slot
 
   // A line of its own: written whenever a cache is filled or spills.
   alignas(64) mutable std::mutex mutex_;

@@ -17,4 +17,9 @@ inline void full_fence() noexcept {
 #endif
 }
 
+/// Every thread of the process passes a full fence between the beginning and the end of this call:
+/// who does often what another does once in a lifetime leaves the fence to that one. False if the
+/// kernel does not know how.
+bool fence_all_threads() noexcept;
+
 }  // namespace verge::detail

@@ -64,6 +64,8 @@ class live_scheduler final : public scheduler, public engine_host {
   /// The program is about to end: nothing that has not begun begins any more. Waits for what runs,
   /// but no longer than a second, and not for what waits itself; and leaves all as it is.
   void halt() noexcept;
+  /// Whether the calling thread is one of its workers.
+  bool runs_here() const noexcept;
   /// Hands out what is still on a queue, after stop().
   runnable* take_leftover() noexcept;
   /// Destroys every task that has not ended, after stop().

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include <sched/runtime_core.h>
 
@@ -46,6 +47,8 @@ struct registry {
   std::thread::id exiting_thread;
   /// What was the default one until then. Kept: other threads go on until the very end.
   runtime* halted{nullptr};
+  /// Runtimes that were ended from inside.
+  std::vector<std::shared_ptr<void>> unreturned;
 
   static registry& get() {
     static registry& all = *[] {
@@ -111,15 +114,20 @@ runtime_core::runtime_core(runtime_options& options)
   all.first = this;
 }
 
-runtime_core::~runtime_core() {
+void runtime_core::end(std::unique_ptr<runtime_core> core) noexcept {
+  runtime_core& self = *core;
+  // A task of its own ends it: its thread comes back to the scheduler, and leaves from there.
+  const bool from_inside = self.scheduler.runs_here();
+  std::shared_ptr<void> keep(std::move(core));
   {
     registry& all = registry::get();
     std::lock_guard held(all.lock);
-    (previous == nullptr ? all.first : previous->next) = next;
-    if (next != nullptr) next->previous = previous;
+    (self.previous == nullptr ? all.first : self.previous->next) = self.next;
+    if (self.next != nullptr) self.next->previous = self.previous;
+    if (from_inside) all.unreturned.push_back(keep);
   }
-  scheduler.stop();
-  end_timers_and_tasks(scheduler, *timers);
+  self.scheduler.stop();
+  end_timers_and_tasks(self.scheduler, *self.timers, std::move(keep));
 }
 
 scheduler& scheduler_or_default() {
@@ -133,8 +141,12 @@ runtime::runtime(runtime_options options)
     : core_(std::make_unique<detail::runtime_core>(options)) {}
 
 runtime::~runtime() {
-  // In the child of a fork there are no threads to wait for, and locks may be held for ever.
-  if (core_->timers->forked()) static_cast<void>(core_.release());
+  if (core_->timers->forked()) {
+    // There are no threads to wait for, and locks may be held for ever.
+    static_cast<void>(core_.release());
+  } else {
+    detail::runtime_core::end(std::move(core_));
+  }
 }
 
 void runtime::set_processors(unsigned n) { core_->scheduler.set_processors(n); }

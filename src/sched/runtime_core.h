@@ -11,7 +11,8 @@ namespace verge::detail {
 /// What a runtime is made of.
 struct [[gnu::visibility("hidden")]] runtime_core {
   explicit runtime_core(runtime_options & options);
-  ~runtime_core();
+  /// Ends it, and deletes it once the last handle to a timer of its has gone.
+  static void end(std::unique_ptr<runtime_core> core) noexcept;
   runtime_core(const runtime_core&) = delete;
   runtime_core& operator=(const runtime_core&) = delete;
 
@@ -27,16 +28,20 @@ struct [[gnu::visibility("hidden")]] runtime_core {
 void print_and_terminate(const std::exception_ptr& e);
 
 /// After the scheduler has stopped: takes the timers off their queues, so that nothing fires any
-/// more, drops what is queued, ends the tasks that are suspended, and the clockwork.
+/// more, drops what is queued, ends the tasks that are suspended, and the clockwork; `keep` goes
+/// after that.
 template <class Scheduler>
-void end_timers_and_tasks(Scheduler& s, clockwork& timers) noexcept {
+void end_timers_and_tasks(Scheduler& s, clockwork& timers,
+                          std::shared_ptr<void> keep = nullptr) noexcept {
+  timers.close();
   timers.its_engine().drain();
   while (runnable* r = s.take_leftover()) {
     // Callbacks that had fired and not begun. Whatever else is queued is part of a job.
     if (r->run == &run_callback) discard_callback(static_cast<timer_node&>(*r));
   }
   s.abandon_jobs();
-  timers.end();
+  timers.its_engine().drain();  // of what destructors have started
+  timers.end(std::move(keep));
 }
 
 /// The engine of that name.

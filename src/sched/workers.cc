@@ -76,7 +76,7 @@ void live_scheduler::stop() noexcept {
       workers_.pop_back();
     }
     if (w->thread.get_id() == std::this_thread::get_id()) {
-      // The program ends from inside a task: its thread never comes back to the scheduler.
+      // A task ends the runtime, or the program: its thread comes back here later, or never.
       w->thread.detach();
       static_cast<void>(w.release());
     } else {
@@ -107,6 +107,11 @@ void live_scheduler::halt() noexcept {
     poller_.break_poll();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
+}
+
+bool live_scheduler::runs_here() const noexcept {
+  const worker* const w = this_thread.as_worker;
+  return w != nullptr && &w->home == this;
 }
 
 /// Anybody but the calling thread.
@@ -346,12 +351,11 @@ void live_scheduler::leave_blocking() noexcept {
 
 void live_scheduler::block(thread_waiter& waiter, const char* /*waiting_for*/) noexcept {
   if (waiter.woken()) return;
-  worker* const w = this_thread.as_worker;
-  const bool mine = w != nullptr && &w->home == this;
-  if (mine) w->waits.store(true, std::memory_order_release);
+  worker* const w = runs_here() ? this_thread.as_worker : nullptr;
+  if (w != nullptr) w->waits.store(true, std::memory_order_release);
   enter_blocking();
   waiter.wait_in_kernel();
-  if (mine) w->waits.store(false, std::memory_order_release);
+  if (w != nullptr) w->waits.store(false, std::memory_order_release);
   leave_blocking();
 }
 
@@ -426,12 +430,14 @@ void live_scheduler::job_ended(job& j) noexcept {
 }
 
 void live_scheduler::abandon_jobs() noexcept {
+  job* const running = runs_here() ? current_job() : nullptr;  // the one that ends the runtime
   for (job_list& list : jobs_) {
     for (;;) {
       job* j = nullptr;
       {
         std::lock_guard held(list.lock);
         j = list.first;
+        if (j != nullptr && j == running) j = j->next_live;
       }
       if (j == nullptr) break;
       j->abandon(*j);  // ends the job, which takes it off the list

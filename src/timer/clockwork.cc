@@ -1,10 +1,19 @@
 #include <timer/clockwork.h>
 
 #include <algorithm>
+#include <mutex>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 namespace verge::detail {
+
+namespace {
+
+/// Of all clockworks that close, so that it outlives each of them.
+constinit std::mutex late;
+
+}  // namespace
 
 clockwork::clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host)
     : engine_(std::move(e)),
@@ -24,15 +33,41 @@ std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
   return when > cheap_now() ? when : std::max(when, as_time(host_.now()));
 }
 
-void clockwork::end() noexcept {
-  left_.store(nodes_.stats().nodes_live + 1, std::memory_order_relaxed);
+void clockwork::close() noexcept {
   quick_.store(nullptr, std::memory_order_relaxed);
-  state_.fetch_or(has_ended, std::memory_order_release);
-  drop();
+  state_.fetch_or(is_closing, std::memory_order_relaxed);
+  all_seen_ = nodes_.wait_for_visits();
 }
 
-void clockwork::drop() noexcept {
-  if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+void clockwork::end(std::shared_ptr<void> keep) noexcept {
+  if (!closing()) close();
+  state_.fetch_or(has_ended, std::memory_order_relaxed);
+  {
+    std::lock_guard held(late);
+    keep_ = std::move(keep);
+    if (!all_seen_) return;  // one node may not have been counted: it is all left as it is
+    count_left();
+    if (left_ != 0) return;
+  }
+  delete_all();
+}
+
+void clockwork::count_left() noexcept { left_ = nodes_.stats().nodes_live; }
+
+void clockwork::free_late(void* memory) noexcept {
+  {
+    std::lock_guard held(late);
+    nodes_.free(memory);
+    if (left_ == not_counted) return;
+    if (--left_ <= thread_slot_count) count_left();
+    if (left_ != 0) return;
+  }
+  delete_all();
+}
+
+void clockwork::delete_all() noexcept {
+  const std::shared_ptr<void> after_this = std::move(keep_);
+  delete this;
 }
 
 void clockwork::throw_ended() {

@@ -24,6 +24,23 @@
 /// A node's clockwork is found from the node's address, so a handle is one pointer. A clockwork
 /// outlives its runtime for as long as handles to its timers are about: they can be stopped and
 /// destroyed as before, and only refuse to be started again.
+///
+/// Ground rules for its end, which may meet any other thread in the middle of stopping, resetting
+/// or destroying a timer
+///  - Who operates on a timer has a reference on its node, and nothing goes while a node is in use:
+///    neither the clockwork and its engine, nor what the engine's host is part of (`keep_`). All
+///    that needs care is the last thing that is done to a node, which is to free it.
+///  - To free a node is a visit to the pool, in which one looks whether the clockwork closes. If it
+///    does not, nothing of it is touched after the visit. If it does, the node is freed under a
+///    lock that all clockworks share, and counted.
+///  - close() says so first, and waits for visits that may not have seen it. From then on nodes are
+///    freed under the lock, so end() knows how many are left; who frees the last one deletes the
+///    clockwork.
+///  - free_at_once() is no visit, for that would cost a tenth of what it takes to end a timer. A
+///    thread that had asked quick() just before it closed is the exception to the above: its node
+///    counts as in use until its last step, so nothing goes under its feet; and since there is at
+///    most one such node per thread, the last few are counted anew each time. (Should that thread
+///    be the very last, the clockwork stays.)
 namespace verge::detail {
 
 class [[gnu::visibility("hidden")]] clockwork {
@@ -50,15 +67,20 @@ class [[gnu::visibility("hidden")]] clockwork {
   }
   /// Gives a node back whose payload has ended.
   void free(timer_node & t) noexcept {
-    nodes_.free(reinterpret_cast<std::byte*>(&t) - layout_.timer_at);
-    if (ended()) [[unlikely]]
-      drop();
+    void* const memory = reinterpret_cast<std::byte*>(&t) - layout_.timer_at;
+    {
+      const slab_pool::visit here(nodes_, thread_slot());
+      if (!closing()) [[likely]]
+        return nodes_.free(memory);
+    }
+    free_late(memory);
   }
   /// What these two do for one who knows the engine, quick(), and his thread_slot(); or nothing.
   timer_node* make_at_once(std::uint32_t slot) noexcept {
     void* const memory = nodes_.allocate_at_once(slot);
     return memory == nullptr ? nullptr : hybrid::construct_node(memory);
   }
+  /// The last thing that this one does to the pool is to count the node as free.
   bool free_at_once(timer_node & t, std::uint32_t slot) noexcept {
     return nodes_.free_at_once(hybrid::memory_of(t), slot);
   }
@@ -130,12 +152,17 @@ class [[gnu::visibility("hidden")]] clockwork {
   scheduler& home() noexcept { return scheduler_; }
   slab_stats memory() const noexcept { return nodes_.stats(); }
 
-  /// The runtime ends: no timer fires any more. Deletes the clockwork now, or when the last handle
-  /// has gone. Nothing else may use it at the same time.
-  void end() noexcept;
+  /// The runtime ends, and no timer fires any more; but others may be using handles.
+  void close() noexcept;
+  /// Closes it, and nothing is started any more. Deletes the clockwork now, or when the last handle
+  /// has gone, and `keep` after it.
+  void end(std::shared_ptr<void> keep = nullptr) noexcept;
   void refuse_if_ended() const {
     if (ended()) [[unlikely]]
       throw_ended();
+  }
+  bool closing() const noexcept {
+    return (state_.load(std::memory_order_relaxed) & is_closing) != 0;
   }
   bool ended() const noexcept { return (state_.load(std::memory_order_relaxed) & has_ended) != 0; }
   /// In the child of a fork: the threads are gone, and locks may be held for ever.
@@ -160,7 +187,9 @@ class [[gnu::visibility("hidden")]] clockwork {
   ~clockwork() = default;
   [[noreturn]] static void throw_ended();
   [[noreturn]] static void throw_bad_alloc();
-  void drop() noexcept;
+  void free_late(void* memory) noexcept;
+  void count_left() noexcept;
+  void delete_all() noexcept;
   /// The host's, without asking it where that is the fast clock.
   std::int64_t cheap_now() noexcept {
     return in_real_time_ ? fast_clock::now() : host_.cheap_now();
@@ -180,9 +209,13 @@ class [[gnu::visibility("hidden")]] clockwork {
   static constexpr std::uint8_t has_ended = 1;
   static constexpr std::uint8_t is_forked = 2;
   static constexpr std::uint8_t is_halted = 4;
+  static constexpr std::uint8_t is_closing = 8;
   std::atomic<std::uint8_t> state_{0};
-  /// Counted only once it has ended: nodes that are still referred to, and one for end() itself.
-  std::atomic<std::size_t> left_{0};
+  /// Nodes that are in use, once it has ended. Under the lock of those that come late.
+  static constexpr std::size_t not_counted = SIZE_MAX;
+  std::size_t left_{not_counted};
+  bool all_seen_{false};
+  std::shared_ptr<void> keep_;
 };
 
 inline clockwork& clockwork::of(const timer_node& t) noexcept {

@@ -115,6 +115,26 @@ void make_small(timer_node& t, const timer_behaviour& does, small_payload payloa
   end_function(t);
 }
 
+enum class at_once : std::uint8_t { nothing, disarmed, done };
+
+/// Ends a timer that is armed and has no payload to be ended, as far as that is a matter of a few
+/// instructions.
+inline at_once destroy_at_once(timer_node& t, std::uint32_t slot) noexcept {
+  clockwork& of = clockwork::of(t);
+  hybrid* const h = of.quick();
+  if (h == nullptr) [[unlikely]]
+    return at_once::nothing;
+  const auto was_armed = h->disarm_at_once(t, slot);
+  if (!was_armed.done) [[unlikely]]
+    return at_once::nothing;
+  if (was_armed.time_to_tidy) [[unlikely]]
+    h->tidy(slot);
+  // Two references are the handle's and that for being armed: both are the caller's now. Once the
+  // node is free, nothing may be there any more.
+  const bool alone = t.refs.load(std::memory_order_acquire) == 2;
+  return alone && of.free_at_once(t, slot) ? at_once::done : at_once::disarmed;
+}
+
 /// Starts a channel timer, or leaves nothing behind.
 timer_node* started(timer_node& t, std::int64_t delay, std::int64_t period,
                     std::int64_t slack = 0) {
@@ -216,21 +236,19 @@ bool reset_ticker(timer_node* handle, std::int64_t period) {
 }
 
 void destroy_timer(timer_node& t) noexcept {
-  clockwork& of = clockwork::of(t);
-  hybrid* const h = of.quick();
   const std::uint32_t slot = thread_slot();
-  if (h == nullptr || slot >= thread_slot_count ||
-      t.does.load(std::memory_order_relaxed)->destroy != nullptr) [[unlikely]] {
+  if (slot >= thread_slot_count || t.does.load(std::memory_order_relaxed)->destroy != nullptr)
+      [[unlikely]] {
     return destroy_slowly(t);
   }
-  const auto was_armed = h->disarm_at_once(t, slot);
-  if (!was_armed.done) [[unlikely]]
-    return destroy_slowly(t);
-  // Two references are the handle's and that for being armed: both are the caller's now.
-  if (t.refs.load(std::memory_order_acquire) != 2 || !of.free_at_once(t, slot)) [[unlikely]]
-    end_disarmed(t);
-  if (was_armed.time_to_tidy) [[unlikely]]
-    h->tidy(slot);
+  switch (destroy_at_once(t, slot)) {
+    case at_once::done:
+      return;
+    case at_once::disarmed:
+      return end_disarmed(t);
+    case at_once::nothing:
+      return destroy_slowly(t);
+  }
 }
 
 void end_function(timer_node& t) noexcept {
@@ -243,7 +261,10 @@ void end_function(timer_node& t) noexcept {
 
 void detach_timer(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
-  if (!of.forked()) of.release(t);
+  if (of.forked()) return;
+  // It may have been started again while the runtime ended: nobody else would take it off.
+  if (of.closing()) of.stop(t);
+  of.release(t);
 }
 
 void check_period(std::int64_t period) {

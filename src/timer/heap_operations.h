@@ -309,4 +309,32 @@ void move_timers(basic_timers<Policy>& to, basic_timers<Policy>& from) {
   from.heap_changed();
 }
 
+/// Takes all timers off that nobody is changing just now, as if each had been stopped, and waits
+/// for those. With the lock held; the timers' owners may stop and reset them meanwhile.
+template <class Policy>
+void remove_all_timers(basic_timers<Policy>& ts) {
+  while (!ts.heap.empty()) {
+    const std::size_t last = ts.heap.size() - 1;
+    basic_timer<Policy>& t = *ts.heap[last].node;
+    const timer_state s = t.state.load(std::memory_order_acquire);
+    switch (s) {
+      case timer_state::waiting:
+      case timer_state::modified_earlier:
+      case timer_state::modified_later:
+      case timer_state::deleted:
+        if (!hold(t, s, timer_state::removing)) break;
+        ts.heap.remove(last);
+        if (s == timer_state::deleted) ts.deleted_timers.fetch_sub(1, std::memory_order_relaxed);
+        let_go_as_removed(t);
+        break;
+      case timer_state::modifying:
+        Policy::yield();
+        break;
+      default:
+        Policy::bad_timer("remove_all_timers", t, s);
+    }
+  }
+  ts.heap_changed();
+}
+
 }  // namespace verge::detail

@@ -1,0 +1,205 @@
+// How a runtime ends: what runs is waited for, what is suspended is destroyed, handles are left, and
+// other threads may be using them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <verge/runtime.h>
+#include <verge/select.h>
+#include <verge/time.h>
+
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <support/as_default.h>
+#include <support/patience.h>
+#include <support/scale.h>
+#include <support/thread_state.h>
+
+namespace verge {
+namespace {
+
+using namespace std::chrono_literals;
+using test::as_default;
+using test::eventually;
+using testing::StrEq;
+using testing::ThrowsMessage;
+
+TEST(a_runtime_that_ends, waits_for_the_callback_that_runs_and_fires_no_other) {
+  const pid_t ends_it = ::gettid();
+  std::atomic<bool> running{false};
+  std::atomic<bool> ending{false};
+  std::atomic<bool> done{false};
+  std::atomic<bool> other{false};
+  {
+    runtime rt({.processors = 2});
+    as_default here(rt);
+    after_func(0s, [&] {
+      running = true;
+      while (!ending) std::this_thread::yield();
+      EXPECT_TRUE(eventually([&] { return test::is_asleep(ends_it); })) << "it waits for this";
+      done = true;
+    }).detach();
+    after_func(1h, [&] { other = true; }).detach();
+    ASSERT_TRUE(eventually([&] { return running.load(); }));
+    ending = true;
+  }
+  EXPECT_TRUE(done);
+  EXPECT_FALSE(other);
+}
+
+TEST(a_runtime_that_ends, destroys_what_is_suspended) {
+  struct witness {
+    std::atomic<int>& gone;
+    ~witness() { ++gone; }
+  };
+  std::atomic<int> begun{0};
+  std::atomic<int> gone{0};
+  join_handle<> h;
+  {
+    runtime rt({.processors = 2});
+    chan<int> never;
+    for (int i = 0; i < 30; ++i) {
+      auto one = rt.spawn([&, i, never]() -> task<> {
+        const witness w{gone};
+        ++begun;
+        if (i % 3 == 0) co_await verge::sleep(1h);
+        if (i % 3 == 1) co_await verge::recv(never);
+        co_await verge::select(verge::recv(never), verge::recv(after(1h)));
+      });
+      if (i == 0) h = std::move(one);
+    }
+    ASSERT_TRUE(eventually([&] { return begun == 30; }));
+  }
+  EXPECT_EQ(gone, 30);
+  EXPECT_TRUE(h.done());
+  EXPECT_THROW(h.join(), cancelled);
+}
+
+TEST(a_runtime_that_ends, leaves_handles_that_can_still_be_used_for_nothing) {
+  verge::timer func;
+  verge::timer with_channel;
+  verge::ticker ticks;
+  receiver<time_point> c;
+  receiver<time_point> t;
+  std::atomic<int> fired{0};
+  {
+    runtime rt({.processors = 2});
+    as_default here(rt);
+    func = after_func(1h, [&] { ++fired; });
+    with_channel = verge::timer(1h);
+    ticks = every(1h, [&] { ++fired; });
+    c = after(1h);
+    t = tick(1h);
+  }
+  const auto ended = ThrowsMessage<std::logic_error>(
+      StrEq("verge: the runtime of this timer has ended; a timer can only be started while its "
+            "runtime lives"));
+  EXPECT_FALSE(func.stop());
+  EXPECT_FALSE(with_channel.stop());
+  EXPECT_FALSE(ticks.stop());
+  EXPECT_THAT([&] { func.reset(0s); }, ended);
+  EXPECT_THAT([&] { with_channel.reset(1s); }, ended);
+  EXPECT_THAT([&] { with_channel.reset_at(clock::now()); }, ended);
+  EXPECT_THAT([&] { ticks.reset(1s); }, ended);
+  EXPECT_FALSE(with_channel.c().try_recv());
+  EXPECT_FALSE(c.try_recv());
+  EXPECT_FALSE(t.try_recv());
+  func.detach();
+  EXPECT_EQ(fired, 0);
+}
+
+/// What two other threads do to timers while their runtime ends.
+class a_runtime_that_ends_under_way : public testing::TestWithParam<engine> {
+ protected:
+  template <class F>
+  static void while_others(F use) {
+    for (int round = 0; round < test::scale(20, 5); ++round) {
+      std::vector<verge::timer> timers(2000);
+      std::atomic<int> fired{0};
+      std::atomic<int> at_work{0};
+      std::vector<std::thread> others;
+      {
+        runtime rt({.processors = 2, .engine = GetParam()});
+        rt.run([&] {
+          for (std::size_t i = 0; i < timers.size(); ++i) {
+            const auto when =
+                i % 2 == 0 ? std::chrono::nanoseconds(30s) : std::chrono::nanoseconds(i * 200);
+            timers[i] = after_func(when, [&fired, p = std::make_shared<int>(1)] { fired += *p; });
+            after_func(20s, [p = std::make_shared<int>(1)] {}).detach();
+          }
+        });
+        for (std::size_t k = 0; k < 2; ++k) {
+          others.emplace_back([&, k] {
+            ++at_work;
+            for (std::size_t i = k; i < timers.size(); i += 2) use(timers[i]);
+          });
+        }
+        ASSERT_TRUE(eventually([&] { return at_work == 2; }));
+        std::this_thread::sleep_for(std::chrono::microseconds(round * 40));
+      }
+      const int at_end = fired;
+      for (auto& t : others) t.join();
+      timers.clear();
+      EXPECT_EQ(fired, at_end) << "a callback ran after its runtime had ended";
+    }
+  }
+};
+
+TEST_P(a_runtime_that_ends_under_way, lets_them_be_stopped) {
+  while_others([](verge::timer& t) { t.stop(); });
+}
+TEST_P(a_runtime_that_ends_under_way, lets_them_be_reset_or_says_that_it_has_ended) {
+  while_others([](verge::timer& t) {
+    try {
+      t.reset(30s);
+    } catch (const std::logic_error&) {
+    }
+  });
+}
+TEST_P(a_runtime_that_ends_under_way, lets_them_be_destroyed) {
+  while_others([](verge::timer& t) { t = verge::timer(); });
+}
+TEST_P(a_runtime_that_ends_under_way, lets_them_be_detached) {
+  while_others([](verge::timer& t) {
+    try {
+      t.reset(30s);
+    } catch (const std::logic_error&) {
+    }
+    t.detach();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(engines, a_runtime_that_ends_under_way,
+                         testing::ValuesIn(engines().begin(), engines().end()),
+                         [](const auto& e) { return std::string(name_of(e.param)); });
+
+TEST(a_runtime_that_ends, may_do_so_by_a_task_or_a_callback_of_its_own) {
+  for (const bool by_callback : {false, true}) {
+    auto rt = std::make_unique<runtime>(runtime_options{.processors = 2});
+    std::atomic<int> ended{0};
+    std::atomic<int> others{0};
+    const auto end = [&] {
+      rt.reset();
+      ++ended;
+    };
+    rt->run([&] {
+      for (int i = 0; i < 10; ++i) after_func(1h, [&] { ++others; }).detach();
+      go([&]() -> task<> {
+        co_await verge::sleep(1h);
+        ++others;
+      }).detach();
+      by_callback ? after_func(0s, end).detach() : go(end).detach();
+    });
+    ASSERT_TRUE(eventually([&] { return ended == 1; }));
+    EXPECT_EQ(rt, nullptr);
+    EXPECT_EQ(others, 0);
+  }
+}
+
+}  // namespace
+}  // namespace verge
