@@ -205,6 +205,8 @@ class live_scheduler final : public scheduler, public engine_host {
   std::bitset<max_processors> idle_;
   worker* idle_workers_{nullptr};
   std::vector<std::unique_ptr<worker>> workers_;
+  /// The worker whose task has stopped the scheduler.
+  std::unique_ptr<worker> ended_by_;
   std::bitset<max_spares> spares_at_rest_;
 
   // --- Written under lock_, read by anybody.

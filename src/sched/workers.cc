@@ -78,7 +78,7 @@ void live_scheduler::stop() noexcept {
     if (w->thread.get_id() == std::this_thread::get_id()) {
       // A task ends the runtime, or the program: its thread comes back here later, or never.
       w->thread.detach();
-      static_cast<void>(w.release());
+      ended_by_ = std::move(w);
     } else {
       w->thread.join();
     }
@@ -106,6 +106,16 @@ void live_scheduler::halt() noexcept {
   while (somebody_runs() && true_now() < end) {
     poller_.break_poll();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  if (monitor_.joinable()) monitor_.join();
+  std::lock_guard held(lock_);
+  for (const auto& w : workers_) {
+    // Who has said so is on the way out and needs no lock.
+    if (w->ended.load(std::memory_order_acquire)) {
+      w->thread.join();
+    } else {
+      w->thread.detach();
+    }
   }
 }
 
