@@ -1,5 +1,5 @@
-// Channels: order, blocking, closing, both ends, and misuse, one step after the other. Many tasks and
-// threads on them at once are in chan_crowd_test.cc.
+// Channels: order, blocking, closing, both ends, and misuse, one step after the other. Many tasks
+// and threads on them at once are in chan_crowd_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

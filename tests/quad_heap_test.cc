@@ -1,5 +1,5 @@
-// The 4-ary heap: its ends, its layout, what it tells of its changes, filter and verify. It beside a
-// model is quad_heap_walk_test.cc, its memory quad_heap_memory_test.cc.
+// The 4-ary heap: its ends, its layout, what it tells of its changes, filter and verify. It beside
+// a model is quad_heap_walk_test.cc, its memory quad_heap_memory_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>

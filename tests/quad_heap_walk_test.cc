@@ -1,6 +1,6 @@
-// The 4-ary heap beside a model that is too simple to be wrong: a sorted set of (when, node). Random
-// walks, ten million steps and more at sizes from 0 to a million; VERGE_TEST_SCALE=quick makes them
-// shorter, for the sanitizers.
+// The 4-ary heap beside a model that is too simple to be wrong: a sorted set of (when, node).
+// Random walks, ten million steps and more at sizes from 0 to a million; VERGE_TEST_SCALE=quick
+// makes them shorter, for the sanitizers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

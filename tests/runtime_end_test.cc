@@ -1,5 +1,5 @@
-// How a runtime ends: what runs is waited for, what is suspended is destroyed, handles are left, and
-// other threads may be using them.
+// How a runtime ends: what runs is waited for, what is suspended is destroyed, handles are left,
+// and other threads may be using them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

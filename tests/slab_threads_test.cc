@@ -1,5 +1,5 @@
-// The slab under many threads at once: who allocates, who frees, who ends meanwhile, and the slots by
-// which it tells threads apart.
+// The slab under many threads at once: who allocates, who frees, who ends meanwhile, and the slots
+// by which it tells threads apart.
 #include <gtest/gtest.h>
 
 #include <algorithm>

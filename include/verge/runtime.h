@@ -99,8 +99,8 @@ class runtime {
   explicit runtime(runtime_options options = {});
   /// Waits for the tasks and callbacks that are running. Those that are suspended are destroyed,
   /// timers that are pending do not fire. Other threads may be stopping, resetting and destroying
-  /// timers of it meanwhile; nothing else of it may be in use. One of its own tasks or callbacks may
-  /// end it: then that one goes on to its end.
+  /// timers of it meanwhile; nothing else of it may be in use. One of its own tasks or callbacks
+  /// may end it: then that one goes on to its end.
   ~runtime();
   runtime(const runtime&) = delete;
   runtime& operator=(const runtime&) = delete;

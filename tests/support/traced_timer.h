@@ -1,5 +1,5 @@
-// One timer of the state machine with nobody else around, in any state that a test gives it. What an
-// operation does to the state is written down step by step.
+// One timer of the state machine with nobody else around, in any state that a test gives it. What
+// an operation does to the state is written down step by step.
 #pragma once
 
 #include <gtest/gtest.h>
