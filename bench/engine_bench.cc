@@ -269,7 +269,6 @@ void row(const char* what, const std::vector<std::vector<figures>>& of, double f
   std::printf("| %s |", what);
   for (const auto& rounds : of) {
     std::vector<double> values;
-    values.reserve(rounds.size());
     for (const figures& f : rounds) values.push_back(f.*which);
     std::printf(" %.1f |",
                 least ? *std::min_element(values.begin(), values.end()) : median(values));

@@ -59,7 +59,7 @@ task<figures> sample_parallel_timers(parameters p) {
   constexpr auto delay = 1ms;
   const int timers = p.processors - 1;
   figures f;
-  f.late_ns.resize(static_cast<std::size_t>(timers * p.samples));
+  f.late_ns.resize(static_cast<std::size_t>(timers) * static_cast<std::size_t>(p.samples));
   auto sample = f.late_ns.begin();
   co_await warm_up(p.processors);
   work(30ms);
@@ -97,7 +97,7 @@ task<void> tick(ticker t, clock::time_point due, std::span<double> samples) {
 /// Tickers spread over their period, each of which has work to do per tick.
 task<figures> sample_staggered_tickers(parameters p) {
   const auto samples = static_cast<std::size_t>(p.samples);
-  const auto tickers = static_cast<std::size_t>(p.processors * p.tickers);
+  const auto tickers = static_cast<std::size_t>(p.processors) * static_cast<std::size_t>(p.tickers);
   figures f;
   f.late_ns.resize(tickers * samples);
   co_await warm_up(p.processors);

@@ -120,8 +120,8 @@ task<figures> measure_contexts(parameters p, context parent) {
 
   const auto batch = [&parent]() -> task<void> {
     for (int i = 0; i < batch_size; ++i) {
-      auto [ctx, cancel] = with_timeout(parent, 1h);
-      cancel();
+      const cancellable one = with_timeout(parent, 1h);
+      one.cancel();
     }
     co_return;
   };

@@ -67,7 +67,7 @@ names engines_named(const names& words) {
     if (word.starts_with(prefix)) word.erase(0, std::string_view(prefix).size());
   }
   names found = chosen("engine", bare, systems_that_are(true));
-  for (std::string& name : found) name = prefix + name;
+  for (std::string& name : found) name.insert(0, prefix);
   return found;
 }
 
