@@ -140,10 +140,10 @@ TEST(chan, runs_the_one_who_was_handed_a_value_next) {
   std::vector<std::string> order;
   go([&]() -> task<void> {
     co_await verge::recv(ch);
-    order.push_back("receiver");
+    order.emplace_back("receiver");
   });
   s.run();
-  go([&] { order.push_back("other"); });
+  go([&] { order.emplace_back("other"); });
   ch.send(1);
   s.run();
   EXPECT_THAT(order, ElementsAre("receiver", "other"));

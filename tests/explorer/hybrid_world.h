@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <engine/hybrid_timers.h>
+#include <explorer/drain.h>
 #include <explorer/explorer.h>
 #include <explorer/explorer_policy.h>
 #include <explorer/history.h>
@@ -413,21 +414,9 @@ class hybrid_world final : public program, public watcher {
   void drain() {
     std::vector<arming> expected;
     for (const hybrid_node& t : nodes_) expected.push_back(armed(t));
-    for (std::int64_t at = now;;) {
-      for (auto& w : wheels_) check(*w, at, true);
-      std::int64_t next = 0;
-      for (auto& w : wheels_) {
-        const std::int64_t when = w->next.peek();
-        if (when != 0 && (next == 0 || when < next)) next = when;
-      }
-      if (next == 0) break;
-      if (next <= at) {
-        explorer_.fail("busy loop", "all that is due at " + std::to_string(at) +
-                                        " has run, and something is to be done at " +
-                                        std::to_string(next));
-      }
-      at = next;
-    }
+    test::drain(
+        explorer_, wheels_, now, [this](auto& w, std::int64_t at) { check(*w, at, true); },
+        [](const auto& w) { return w->next.peek(); });
     for (std::size_t i = 0; i < nodes_.size(); ++i) check_drained(nodes_[i], expected[i]);
   }
 

@@ -105,7 +105,7 @@ struct stage {
     if (timer* t = timer_at(p)) return name(*t) + (p == &t->state ? "'s state" : "'s owner");
     for (std::size_t h = 0; h < heaps.size(); ++h) {
       const timers& ts = heaps[h];
-      const std::string of = "heap " + std::to_string(h);
+      std::string of = "heap " + std::to_string(h);
       if (p == &ts.lock) return of;  // the lock is the first member: also the heap itself
       if (p == &ts.num_timers) return of + "'s num_timers";
       if (p == &ts.deleted_timers) return of + "'s deleted_timers";

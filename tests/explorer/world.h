@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <explorer/checks.h>
+#include <explorer/drain.h>
 #include <explorer/explorer.h>
 #include <explorer/explorer_policy.h>
 #include <explorer/history.h>
@@ -326,28 +327,16 @@ class world final : public program, public watcher {
     draining_ = true;
     std::array<arming, 16> expected;
     for (std::size_t i = 0; i < timers_.size(); ++i) expected[i] = stage_.armed(timers_[i]);
-    std::int64_t at = now();
-    for (;;) {
-      for (timers& ts : heaps_) {
-        std::lock_guard guard(ts.lock);
-        if (ts.heap.empty()) continue;
-        adjust_timers(ts, at);
-        while (run_timer(ts, at) == 0) {
-        }
-      }
-      std::int64_t next = 0;
-      for (const timers& ts : heaps_) {
-        const std::int64_t when = next_when(ts);
-        if (when != 0 && (next == 0 || when < next)) next = when;
-      }
-      if (next == 0) break;
-      if (next <= at) {
-        explorer_.fail("busy loop", "all that is due at " + std::to_string(at) +
-                                        " has run, and something is to be done at " +
-                                        std::to_string(next));
-      }
-      at = next;
-    }
+    test::drain(
+        explorer_, heaps_, now(),
+        [](timers& ts, std::int64_t at) {
+          std::lock_guard guard(ts.lock);
+          if (ts.heap.empty()) return;
+          adjust_timers(ts, at);
+          while (run_timer(ts, at) == 0) {
+          }
+        },
+        [](const timers& ts) { return next_when(ts); });
     checks_.heaps_at_rest();
     for (std::size_t i = 0; i < timers_.size(); ++i) {
       checks_.after_drain(timers_[i], i, expected[i]);

@@ -24,6 +24,7 @@ inline void* counted_new(std::size_t size, std::size_t alignment) {
 }  // namespace verge::test
 
 // Not inlined, or the compiler sees memory of malloc() that operator delete frees, and warns.
+// NOLINTBEGIN(misc-definitions-in-headers): they may not be inline, and a program has one source.
 [[gnu::noinline]] void* operator new(std::size_t n) {
   return verge::test::counted_new(n, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 }
@@ -36,3 +37,4 @@ inline void* counted_new(std::size_t size, std::size_t alignment) {
 [[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
   std::free(p);
 }
+// NOLINTEND(misc-definitions-in-headers)

@@ -1,0 +1,33 @@
+// drain: what a scheduler does once all threads are through, from one time at which there is
+// something to do to the next, until there is nothing left.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <explorer/explorer.h>
+
+namespace verge::test {
+
+/// `run(place, at)` does what is due in one of the places, `next(place)` says when there is more to
+/// do there, 0 if never. Nobody may be woken for what has been done.
+template <class Places, class Run, class Next>
+void drain(explorer& e, Places& places, std::int64_t at, Run run, Next next) {
+  for (;;) {
+    for (auto& place : places) run(place, at);
+    std::int64_t earliest = 0;
+    for (auto& place : places) {
+      const std::int64_t when = next(place);
+      if (when != 0 && (earliest == 0 || when < earliest)) earliest = when;
+    }
+    if (earliest == 0) return;
+    if (earliest <= at) {
+      e.fail("busy loop", "all that is due at " + std::to_string(at) +
+                              " has run, and something is to be done at " +
+                              std::to_string(earliest));
+    }
+    at = earliest;
+  }
+}
+
+}  // namespace verge::test
