@@ -183,6 +183,22 @@ scenarios tickers() {
   return list;
 }
 
+/// The runtime ends while others use the timer.
+scenarios ends() {
+  scenarios list;
+  for (const auto& start : starts()) {
+    for (const auto& a : joined(handle_ops(), {{drop}})) {
+      list.push_back({{start}, {{{end}, {end, 1}}, {a}}});
+      if (a.what == drop) continue;
+      for (const auto& b : joined(handle_ops(), {{drop}})) {
+        list.push_back({{start}, {{{end}, {end, 1}}, {a, b}}});
+        if (b.what != drop) list.push_back({{start}, {{{end}, {end, 1}}, {a}, {b}}});
+      }
+    }
+  }
+  return list;
+}
+
 scenarios sleepers() {
   scenarios list;
   for (const auto& start : starts()) {
@@ -237,6 +253,10 @@ TEST_F(every_hybrid_schedule, of_a_ticker_that_one_thread_resets_is_right) {
   is_right("tickers", tickers(), 3, 11);
 }
 
+TEST_F(every_hybrid_schedule, in_which_the_runtime_ends_takes_the_timer_off_once) {
+  is_right("ends", ends(), 2, 11);
+}
+
 TEST_F(every_hybrid_schedule, in_which_a_poller_goes_to_sleep_wakes_it_in_time) {
   is_right("sleepers", sleepers(), 3, 11);
 }
@@ -263,6 +283,9 @@ TEST_F(hybrid_faults, a_reset_of_a_ticker_that_does_not_look_again_is_found) {
 }
 TEST_F(hybrid_faults, a_reset_of_a_ticker_that_does_not_look_at_the_period_is_found) {
   EXPECT_TRUE(explore_hybrid<hybrid_mutant::keeps_period>("a fault", tickers(), 3).failed);
+}
+TEST_F(hybrid_faults, an_end_that_takes_off_what_somebody_has_stopped_meanwhile_is_found) {
+  EXPECT_TRUE(explore_hybrid<hybrid_mutant::ends_what_it_saw>("a fault", ends(), 3).failed);
 }
 TEST_F(hybrid_faults, a_stop_that_ignores_who_is_entering_is_found) {
   is_found<hybrid_mutant::stop_ignores_enter>();

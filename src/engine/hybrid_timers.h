@@ -140,6 +140,7 @@ enum class hybrid_mutant {
   fires_what_it_saw,       ///< firing disarms whatever the word is by now
   no_wake,                 ///< what comes first wakes nobody
   leaves_late,             ///< the holder arms the timer with the time that it came for
+  ends_what_it_saw,        ///< the end disarms whatever the word is by now
   keeps_period,            ///< a reset alone does not look at the period
   drops_in_silence,        ///< the entry of a stopped timer is dropped and the word not told
   reuses_any_entry,        ///< a stopped timer goes on with its entry, however late that is
@@ -674,7 +675,8 @@ class hybrid_timers {
       if (w == 0 || (w & hybrid_word::entering) != 0) return false;
       if (hybrid_tag::token(Policy::tag(t).load(std::memory_order_relaxed)) != token) return false;
       const bool armed = (w & hybrid_word::stopped) == 0;
-      if (swap(word, w, 0)) return armed;
+      if (mutated(hybrid_mutant::ends_what_it_saw)) word.store(0, std::memory_order_release);
+      if (mutated(hybrid_mutant::ends_what_it_saw) || swap(word, w, 0)) return armed;
     }
   }
 

@@ -106,7 +106,19 @@ struct hybrid_policy {
   static void wake_net_poller(timers& ts, std::int64_t when) { watcher::now->woken(&ts, when); }
 };
 
-enum class hybrid_action { stop, reset, reset_alone, drop, start, check, sweep, move, look, sleep };
+enum class hybrid_action {
+  stop,
+  reset,
+  reset_alone,
+  drop,
+  start,
+  check,
+  sweep,
+  move,
+  look,
+  sleep,
+  end
+};
 
 struct hybrid_op {
   hybrid_action what;
@@ -132,8 +144,9 @@ struct hybrid_scenario {
 };
 
 inline std::string to_text(const hybrid_scenario& s) {
-  static constexpr const char* names[] = {"stop",  "reset", "reset_alone", "drop", "start",
-                                          "check", "sweep", "move",        "look", "sleep"};
+  static constexpr const char* names[] = {"stop",  "reset", "reset_alone", "drop",
+                                          "start", "check", "sweep",       "move",
+                                          "look",  "sleep", "end"};
   std::string text;
   for (const auto& t : s.timers) {
     text += std::to_string(t.key);
@@ -309,6 +322,15 @@ class hybrid_world final : public program, public watcher {
       }
       case hybrid_action::sleep:
         return sleep(w);
+      case hybrid_action::end: {  // of the runtime, where timer 0 is alone: as good as a stop
+        std::size_t n = 0;
+        {
+          std::lock_guard held(w.lock);
+          n = w.drain();
+        }
+        if (n != 0) record(nodes_[0], event::stop, {}, true);
+        return;
+      }
     }
   }
 
