@@ -23,7 +23,6 @@ using detail::no_thread_slot;
 using detail::slab;
 using detail::slab_id;
 using detail::slab_pool;
-using detail::slab_ref;
 using detail::slab_stats;
 using detail::take_thread_slot;
 using detail::thread_slot_count;

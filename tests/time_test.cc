@@ -30,7 +30,6 @@ using namespace std::chrono_literals;
 using test::as_default;
 using test::eventually;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::StrEq;
 using testing::ThrowsMessage;
 
