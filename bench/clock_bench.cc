@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <clock/fast_clock.h>
 #include <clock/true_clock.h>
+#include <verge/clock.h>
 
 #include <chrono>
 #include <cstddef>
@@ -21,6 +22,11 @@ struct steady {
 
 struct true_clock {
   static std::int64_t now() { return true_now(); }
+};
+
+/// What users read: true time, unless the thread takes part in a simulation.
+struct public_clock {
+  static std::int64_t now() { return verge::clock::now().time_since_epoch().count(); }
 };
 
 #if defined(__x86_64__)
@@ -51,6 +57,7 @@ void read_and_store_far_away(benchmark::State& state) {
 
 BENCHMARK(read<steady>);
 BENCHMARK(read<true_clock>);
+BENCHMARK(read<public_clock>);
 BENCHMARK(read<fast_clock>);
 BENCHMARK(read_and_store_far_away<steady>);
 BENCHMARK(read_and_store_far_away<true_clock>);

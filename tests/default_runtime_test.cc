@@ -279,6 +279,54 @@ TEST_F(default_runtime_test, is_forked_while_its_threads_are_at_work) {
       ExitedWithCode(8), "");
 }
 
+/// What a child does that was forked inside a callback or a task: timers, tasks and channels of a
+/// new runtime, and then it ends.
+[[noreturn]] void use_everything_and_exit(const clock::time_point& forked_at) {
+  std::atomic<bool> fired{false};
+  const auto t = after_func(10ms, [&] { fired = true; });
+  if (!eventually([&] { return fired.load(); })) std::_Exit(10);
+  if (clock::now() < forked_at + 10ms) std::_Exit(11);
+  verge::sleep(1ms).wait();
+  if (!after(1ms).recv()) std::_Exit(12);
+  if (go([] { return 21; }).join() != 21) std::_Exit(13);
+  if (default_runtime().run([]() -> task<int> {
+        co_await verge::sleep(1ms);
+        co_return 22;
+      }) != 22) {
+    std::_Exit(14);
+  }
+  std::_Exit(20);
+}
+
+TEST_F(default_runtime_test, begins_anew_in_a_child_that_was_forked_inside_a_callback_or_a_task) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "sanitizers take no new threads, or no leaks, in the child of a fork";
+#endif
+  const auto fork_here = [] {
+    const auto now = clock::now();
+    return in_child([&] { use_everything_and_exit(now); });
+  };
+  EXPECT_EXIT(
+      {
+        const chan<int> code(1);
+        const auto t = after_func(1ms, [&] { code.send(fork_here()); });
+        std::exit(*code.recv());
+      },
+      ExitedWithCode(20), "");
+  EXPECT_EXIT(std::exit(go([&] { return fork_here(); }).join()), ExitedWithCode(20), "");
+  EXPECT_EXIT(std::exit(go([&]() -> task<int> {
+                          co_await verge::sleep(1ms);
+                          co_return fork_here();
+                        }).join()),
+              ExitedWithCode(20), "");
+  EXPECT_EXIT(
+      {
+        runtime own({.processors = 1});
+        std::exit(own.run([&] { return fork_here(); }));
+      },
+      ExitedWithCode(20), "");
+}
+
 TEST_F(default_runtime_test, leaves_a_runtime_of_ones_own_behind_in_the_child) {
   EXPECT_EXIT(
       {

@@ -2,11 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <verge/select.h>
 #include <verge/simulation.h>
 #include <verge/time.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -16,6 +20,7 @@ namespace verge {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StrEq;
 using testing::ThrowsMessage;
@@ -157,6 +162,137 @@ TEST(simulation, refuses_a_thread_that_belongs_to_something_else) {
   runtime rt;
   rt.run([&] { EXPECT_THAT([] { simulation(2); }, refused); });
   EXPECT_EQ(simulation(3).seed(), 3u) << "the thread is free again";
+}
+
+TEST(simulation, runs_for_no_time_for_a_negative_one_and_to_the_end_of_all_for_a_huge_one) {
+  simulation sim;
+  const auto start = sim.now();
+  sim.run_for(-1h);
+  sim.run_for(std::chrono::hours::min());
+  EXPECT_EQ(sim.now(), start);
+  int fired = 0;
+  const auto t = after_func(24h, [&] { ++fired; });
+  EXPECT_THAT([&] { sim.run_for(std::chrono::hours::max()); },
+              ThrowsMessage<deadlock>(HasSubstr("everything is blocked and no timer is pending")));
+  EXPECT_EQ(fired, 1);
+  EXPECT_EQ(sim.now(), start + 24h);
+  sim.run_for(1s);
+  EXPECT_EQ(sim.now(), start + 24h + 1s) << "and goes on";
+  const auto rest = std::chrono::nanoseconds::max() - sim.now().time_since_epoch();
+  EXPECT_THROW(sim.run_for(rest), deadlock) << "the end of the clock does not come";
+  sim.run_for(rest - 1ns);
+  EXPECT_EQ(sim.now(), time_point::max() - 1ns);
+}
+
+TEST(simulation, has_done_all_that_is_due_at_the_end_of_a_run) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    simulation sim(seed);
+    const auto start = sim.now();
+    int fired = 0;
+    for (int i = 0; i < 300; ++i) {
+      after_func(1s, [&] {
+        go([&]() -> task<> {
+          co_await verge::yield();
+          ++fired;
+        }).detach();
+      }).detach();
+    }
+    after_func(1s + 1ns, [&] { fired = -1; }).detach();
+    sim.run_for(1s);
+    EXPECT_EQ(fired, 300);
+    EXPECT_EQ(sim.now(), start + 1s);
+  }
+}
+
+TEST(simulation, runs_longer_than_the_engine_takes_a_delay) {
+  for (const auto e : engines()) {
+    simulation sim({.engine = e});
+    const auto start = sim.now();
+    sim.run_for(24h * 365 * 200);
+    EXPECT_EQ(sim.now(), start + 24h * 365 * 200) << name_of(e);
+  }
+}
+
+TEST(simulation, refuses_to_be_run_by_a_thread_that_takes_no_part) {
+  simulation sim;
+  const auto refused = ThrowsMessage<std::logic_error>(AllOf(
+      HasSubstr("takes no part in the simulation"), HasSubstr("with a simulation::participant")));
+  bool ran = false;
+  std::atomic<int> looked{0};
+  std::thread t([&] {
+    EXPECT_THAT([&] { sim.run([&] { ran = true; }); }, refused);
+    EXPECT_THAT([&] { sim.run_for(1s); }, refused);
+    simulation another(2);
+    EXPECT_THAT([&] { sim.run([&] { ran = true; }); }, refused);
+    looked = 1;
+  });
+  t.join();
+  sim.run_for(1s);
+  EXPECT_EQ(looked, 1);
+  EXPECT_FALSE(ran);
+  // With a participant it may.
+  std::thread u([&] {
+    const simulation::participant in(sim);
+    EXPECT_EQ(sim.run([] { return 4; }), 4);
+    looked = 2;
+  });
+  while (looked != 2) verge::yield().wait();
+  u.join();
+}
+
+TEST(simulation, refuses_a_real_runtimes_run_which_would_be_a_deadlock) {
+  runtime rt({.processors = 1});
+  simulation sim;
+  const auto refused = ThrowsMessage<std::logic_error>(
+      AllOf(HasSubstr("on a thread that takes part in a simulation"), HasSubstr("takes no part")));
+  EXPECT_THAT([&] { rt.run([] {}); }, refused);
+  sim.run([&] { EXPECT_THAT([&] { rt.run([] {}); }, refused); });
+  std::thread([&] { EXPECT_EQ(rt.run([] { return 5; }), 5); }).join();
+}
+
+TEST(simulation, that_another_thread_ends_stops_the_program_and_says_what_to_do) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        auto sim = std::make_unique<simulation>();
+        std::thread([&] { sim.reset(); }).join();
+      },
+      "ended on another thread than the one that made it.*end it there");
+}
+
+TEST(simulation, cannot_end_while_another_thread_takes_part_and_says_so) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        simulation sim;
+        const chan<int> c;
+        std::atomic<bool> arrived{false};
+        std::thread([&] {
+          const simulation::participant in(sim);
+          arrived = true;
+          c.recv();
+        }).detach();
+        while (!arrived) verge::yield().wait();
+        sim.run_for(1s);
+      },
+      "cannot end while another thread takes part.*participant is gone\n"
+      "  a thread waits for chan receive");
+}
+
+TEST(simulation, is_left_behind_in_the_child_of_a_fork_where_time_is_real) {
+  auto sim = std::make_unique<simulation>();
+  sim->run_for(1s);  // by a thread of its own, which the child does not have
+  const auto now = clock::now();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    sim.reset();
+    std::_Exit(clock::now() == now ? 10 : 20);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 20);
+  EXPECT_EQ(clock::now(), now) << "the parent goes on as before";
 }
 
 TEST(simulation, reports_a_deadlock_of_plain_threads_and_stops) {

@@ -4,6 +4,11 @@
 // kernel's CLOCK_MONOTONIC, so its time points compare with std::chrono::steady_clock's count for
 // count. `clock::time_point::max()` is "never".
 //
+// On a thread that takes part in a verge::simulation, `clock` is the simulated time, as it is for
+// the timers that are started there: code that says `t.reset_at(verge::clock::now() + 5s)` is the
+// same in both. std::chrono::steady_clock stays the kernel's, so what is to be simulated asks
+// verge::clock.
+//
 //   verge::manual_clock c;
 //   c.advance(std::chrono::hours(1));       // no waiting
 #pragma once
@@ -18,7 +23,8 @@
 
 namespace verge {
 
-/// The monotonic clock, as std::chrono wants a clock to look.
+/// The clock of the calling thread's timers, as std::chrono wants a clock to look: the kernel's
+/// monotonic one, or that of the simulation which the thread takes part in.
 struct clock {
   using rep = std::int64_t;
   using period = std::nano;

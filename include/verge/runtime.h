@@ -107,9 +107,11 @@ class runtime {
 
   /// Runs a task, a callable that returns one, or a plain callable, and waits for it to end. Gives
   /// its result or rethrows its exception. Not from inside a task of this runtime: co_await there.
+  /// Nor on a thread that takes part in a simulation, which does not know of what happens in real
+  /// time: std::logic_error.
   template <class F>
   decltype(auto) run(F&& f) {
-    return detail::spawn(scheduler(), std::forward<F>(f)).join();
+    return detail::spawn(scheduler_to_wait_for(), std::forward<F>(f)).join();
   }
 
   /// Starts a task and does not wait. See verge::go.
@@ -129,6 +131,9 @@ class runtime {
   detail::scheduler& scheduler() noexcept;
 
  private:
+  /// Throws if the calling thread could not wait for anything of it.
+  detail::scheduler& scheduler_to_wait_for();
+
   std::unique_ptr<detail::runtime_core> core_;
 };
 
@@ -139,7 +144,9 @@ class runtime {
 ///
 /// In the child of a fork there are no threads but the one that forked, so all that was pending is
 /// lost: old timers never fire there, stop() says false and reset() throws. The first use of the
-/// default runtime in the child starts a new one.
+/// default runtime in the child starts a new one. That holds in a task or callback that forks as
+/// well; but the thread that it would return or suspend to is no worker any more, so in the child
+/// it must do neither: let it end in exec or _exit.
 runtime& default_runtime();
 
 /// Calls f, which is known to block - a read from a disk, a lock held for long - and lets another

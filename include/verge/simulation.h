@@ -35,6 +35,14 @@
 /// Plain threads take part as well. The thread that makes the simulation does from then on:
 /// whatever of verge it calls is the simulation's, and when it waits, time may jump. Further
 /// threads come in through thread(), or as a participant.
+///
+/// For all that takes part verge::clock::now() is the simulated time, so deadlines computed from it
+/// are right: reset_at, sleep_until, with_deadline. std::chrono::steady_clock goes on in real time.
+///
+/// The simulation knows of nothing else. Threads that take no part and real runtimes go on in real
+/// time, and time does not wait for them: a wait for what only they will do is a deadlock. So a
+/// runtime's run() is refused on a thread that takes part, with std::logic_error; call it on
+/// another thread, or simulation::run here.
 namespace verge {
 
 /// Everything is blocked and no timer is pending. what() lists what each task and thread waits for.
@@ -59,26 +67,30 @@ class simulation {
   /// another simulation or be a runtime's worker: std::logic_error.
   explicit simulation(simulation_options options = {});
   explicit simulation(std::uint64_t seed) : simulation(simulation_options{.seed = seed}) {}
-  /// By the thread that made it, when no other takes part any more. Tasks that are suspended are
-  /// destroyed, timers that are pending do not fire. A plain function that is blocked can not be
-  /// ended: that is a deadlock, and the program stops with the report.
+  /// By the thread that made it, when no other takes part any more: otherwise the program stops and
+  /// says so. Tasks that are suspended are destroyed, timers that are pending do not fire. A plain
+  /// function that is blocked can not be ended: the program stops with a report of what it waits
+  /// for. In the child of a fork, where its threads are gone, nothing is done.
   ~simulation();
   simulation(const simulation&) = delete;
   simulation& operator=(const simulation&) = delete;
 
   /// Runs a task, a callable that returns one, or a plain callable, to its end and gives its
-  /// result. Throws verge::deadlock if it can never end.
+  /// result. Throws verge::deadlock if it can never end, and std::logic_error on a thread that
+  /// takes no part.
   template <class F>
   decltype(auto) run(F&& f) {
-    auto h = detail::spawn(scheduler(), std::forward<F>(f));
+    auto h = detail::spawn(scheduler_here(), std::forward<F>(f));
     run_until([&] { return h.done(); });
     return h.join();
   }
 
-  /// Lets everything run for so long, in simulated time.
+  /// Lets everything run for so long, in simulated time, and all that is due at the very end as
+  /// well. If the end is past that of the clock it throws verge::deadlock once there is nothing
+  /// left to do. Throws std::logic_error on a thread that takes no part.
   template <class Rep, class Period>
   void run_for(std::chrono::duration<Rep, Period> d) {
-    sleep_until(now() + saturate(d));
+    run_for_nanoseconds(saturate(d).count());
   }
 
   /// Runs a plain function beside the others, on a thread of its own as far as it can tell. Join it
@@ -112,7 +124,9 @@ class simulation {
 
  private:
   void run_until(const std::function<bool()>& done);
-  void sleep_until(clock::time_point t);
+  void run_for_nanoseconds(std::int64_t d);
+  /// Throws std::logic_error unless the calling thread takes part.
+  detail::scheduler& scheduler_here();
 
   class implementation;
   std::unique_ptr<implementation> it_;

@@ -1,4 +1,5 @@
 #include <clock/arithmetic.h>
+#include <clock/simulated_time.h>
 #include <clock/true_clock.h>
 #include <verge/clock.h>
 
@@ -8,6 +9,8 @@
 
 namespace verge {
 
+thread_local constinit const std::atomic<std::int64_t>* detail::simulated_time{nullptr};
+
 std::int64_t detail::true_now() noexcept {
   // It cannot fail for this clock. The kernel counts from boot, so 292 years fit; but a time
   // namespace may shift the start, and times are positive.
@@ -16,7 +19,12 @@ std::int64_t detail::true_now() noexcept {
   return as_time(std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec);
 }
 
-clock::time_point clock::now() noexcept { return time_point(duration(detail::true_now())); }
+clock::time_point clock::now() noexcept {
+  // Acquire: who sees that time has moved sees what was done before.
+  if (const auto* t = detail::simulated_time) [[unlikely]]
+    return time_point(duration(t->load(std::memory_order_acquire)));
+  return time_point(duration(detail::true_now()));
+}
 
 manual_clock::manual_clock(clock::time_point start) : now_(start.time_since_epoch().count()) {
   if (start.time_since_epoch().count() < detail::first_time) {

@@ -12,7 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include <clock/simulated_time.h>
 #include <sched/runtime_core.h>
+#include <sched/this_thread.h>
 
 namespace verge {
 
@@ -72,6 +74,7 @@ struct registry {
     all.first = nullptr;
     all.standard.store(nullptr, std::memory_order_relaxed);  // leaked: its threads are gone
     all.halted = nullptr;
+    leave_in_child();
     all.lock.unlock();
   }
 };
@@ -152,6 +155,15 @@ runtime::~runtime() {
 void runtime::set_processors(unsigned n) { core_->scheduler.set_processors(n); }
 unsigned runtime::processors() const noexcept { return core_->scheduler.processors(); }
 detail::scheduler& runtime::scheduler() noexcept { return core_->scheduler; }
+
+detail::scheduler& runtime::scheduler_to_wait_for() {
+  if (detail::simulated_time != nullptr) {
+    throw std::logic_error(
+        "verge: run() of a runtime on a thread that takes part in a simulation, where time would "
+        "not wait for it; call it on a thread that takes no part, or use simulation::run()");
+  }
+  return core_->scheduler;
+}
 
 runtime& default_runtime() {
   detail::registry& all = detail::registry::get();

@@ -2,6 +2,7 @@
 
 #include <verge/detail/scheduling.h>
 
+#include <clock/simulated_time.h>
 #include <sched/futex.h>
 #include <sched/this_thread.h>
 
@@ -12,6 +13,11 @@ thread_local constinit thread_state this_thread{};
 scheduler* current_scheduler() noexcept { return this_thread.current; }
 job* current_job() noexcept { return this_thread.running; }
 void set_current_job(job* j) noexcept { this_thread.running = j; }
+
+void leave_in_child() noexcept {
+  this_thread = {};
+  simulated_time = nullptr;
+}
 
 void thread_waiter::wait(const char* waiting_for) noexcept {
   if (scheduler_ != nullptr) {

@@ -5,10 +5,21 @@
 #include <cstdlib>
 #include <utility>
 
+#include <clock/arithmetic.h>
+#include <clock/simulated_time.h>
 #include <sched/this_thread.h>
 #include <timer/clockwork.h>
 
 namespace verge::detail {
+
+namespace {
+
+[[noreturn]] void stop_program(const std::string& why) {
+  std::fprintf(stderr, "verge: %s\n", why.c_str());
+  std::abort();
+}
+
+}  // namespace
 
 simulated_scheduler::simulated_scheduler(std::uint64_t seed, std::int64_t start,
                                          std::function<void(std::exception_ptr)> handler)
@@ -36,9 +47,13 @@ void simulated_scheduler::stop() noexcept {
     if (stopping_) return;
     stopping_ = true;
     if (idle_turners_.size() != turners_.size()) {
-      std::fprintf(stderr, "%s\nverge: a simulation cannot end while a plain function is blocked\n",
-                   report_locked().c_str());
-      std::abort();
+      stop_program("a simulation cannot end while a plain function is blocked" + waiting_locked());
+    }
+    if (!blocked_.empty() || !ready_threads_.empty()) {
+      stop_program(
+          "a simulation cannot end while another thread takes part in it; wait until its "
+          "simulation::participant is gone" +
+          waiting_locked());
     }
     for (turner* t : idle_turners_) t->turn.leave();
     idle_turners_.clear();
@@ -47,21 +62,30 @@ void simulated_scheduler::stop() noexcept {
   turners_.clear();
 }
 
-void simulated_scheduler::enter() noexcept { this_thread.current = this; }
-void simulated_scheduler::leave() noexcept { this_thread.current = nullptr; }
+void simulated_scheduler::adopt_this_thread() noexcept {
+  this_thread.current = this;
+  simulated_time = &now_;
+}
+void simulated_scheduler::release_this_thread() noexcept {
+  this_thread.current = nullptr;
+  simulated_time = nullptr;
+}
+
+void simulated_scheduler::enter() noexcept { adopt_this_thread(); }
+void simulated_scheduler::leave() noexcept { release_this_thread(); }
 
 void simulated_scheduler::join_in() noexcept {
-  blocked_thread me{.waiter = nullptr, .waiting_for = "its turn", .until = nullptr, .turn = {}};
+  blocked_thread me{.waiting_for = "its turn"};
   {
     std::lock_guard held(lock_);
     ready_threads_.push_back(&me);
   }
   me.turn.wait();
-  this_thread.current = this;
+  adopt_this_thread();
 }
 
 void simulated_scheduler::drop_out() noexcept {
-  this_thread.current = nullptr;
+  release_this_thread();
   std::lock_guard held(lock_);
   give_baton_to_turner_locked();
 }
@@ -80,7 +104,7 @@ void simulated_scheduler::give_baton_to_turner_locked() {
 }
 
 void simulated_scheduler::take_turns(turner& self) noexcept {
-  this_thread.current = this;
+  adopt_this_thread();
   std::unique_lock held(lock_);
   while (!stopping_) {
     if (blocked_thread* b = take_finished_run_locked()) {
@@ -90,12 +114,7 @@ void simulated_scheduler::take_turns(turner& self) noexcept {
     const std::size_t tasks = ready_tasks_.size();
     const std::size_t all = tasks + ready_threads_.size();
     if (all == 0) {
-      held.unlock();
-      const bool moved = time_jump();
-      held.lock();
-      if (!moved && ready_tasks_.empty() && ready_threads_.empty()) {
-        hand_over_locked(self, *check_dead_locked(), held);
-      }
+      if (blocked_thread* b = move_time(held)) hand_over_locked(self, *b, held);
       continue;
     }
     const std::size_t i = random() % all;
@@ -127,51 +146,76 @@ simulated_scheduler::blocked_thread* simulated_scheduler::take_finished_run_lock
   const auto it = std::find_if(blocked_.begin(), blocked_.end(), [](const blocked_thread* b) {
     return b->until != nullptr && (*b->until)();
   });
-  if (it == blocked_.end()) return nullptr;
-  blocked_thread* b = *it;
-  blocked_.erase(it);
-  return b;
+  return it == blocked_.end() ? nullptr : take_blocked_locked(it);
 }
 
-/// Everything is blocked: moves time to the next timer and fires what is due then. False if there
-/// is no timer.
-bool simulated_scheduler::time_jump() noexcept {
-  const std::int64_t next = engine_->next_exactly(0);
-  if (next == 0 || next == INT64_MAX) return false;  // what is due never is no way on
-  if (next > now()) {
-    now_.store(next, std::memory_order_release);
-    jumps_.fetch_add(1, std::memory_order_relaxed);
+/// Everything is blocked: moves time to the next timer and fires what is due then, or to the end of
+/// a run_for() if that comes first. Gives the thread that is to go on, if it is none of those that
+/// timers wake.
+simulated_scheduler::blocked_thread* simulated_scheduler::move_time(
+    std::unique_lock<std::mutex>& held) noexcept {
+  held.unlock();
+  std::int64_t next = engine_->next_exactly(0);
+  held.lock();
+  if (next == 0) next = never;
+  // By a thread that takes no part, or comes in.
+  if (!ready_tasks_.empty() || !ready_threads_.empty()) return nullptr;
+  const auto first = std::min_element(
+      blocked_.begin(), blocked_.end(),
+      [](const blocked_thread* a, const blocked_thread* b) { return a->end < b->end; });
+  if (first != blocked_.end() && (*first)->end < next) {
+    jump_to((*first)->end);
+    return take_blocked_locked(first);
   }
+  if (next == never) return check_dead_locked();  // what is due never is no way on
+  held.unlock();
+  jump_to(next);
   engine_->check_timers(0, now(), true);
-  return true;
+  held.lock();
+  return nullptr;
+}
+
+void simulated_scheduler::jump_to(std::int64_t t) noexcept {
+  if (t <= now()) return;
+  now_.store(t, std::memory_order_release);
+  jumps_.fetch_add(1, std::memory_order_relaxed);
+}
+
+simulated_scheduler::blocked_thread* simulated_scheduler::take_blocked_locked(
+    std::vector<blocked_thread*>::iterator which) noexcept {
+  blocked_thread* const b = *which;
+  blocked_.erase(which);
+  return b;
 }
 
 /// Nothing can ever go on. Gives the thread that is to hear of it; if there is none that could, the
 /// program stops.
 simulated_scheduler::blocked_thread* simulated_scheduler::check_dead_locked() noexcept {
-  for (auto it = blocked_.begin(); it != blocked_.end(); ++it) {
-    if ((*it)->until == nullptr) continue;
-    blocked_thread* b = *it;
-    blocked_.erase(it);
-    b->deadlocked = true;
-    return b;
+  const auto it = std::find_if(blocked_.begin(), blocked_.end(), can_be_told);
+  if (it != blocked_.end()) {
+    (*it)->deadlocked = true;
+    return take_blocked_locked(it);
   }
-  std::fprintf(stderr, "%s\n", report_locked().c_str());
-  std::abort();
+  stop_program(deadlock_locked());
 }
 
 std::string simulated_scheduler::report() const {
   std::lock_guard held(lock_);
-  return report_locked();
+  return "verge: " + deadlock_locked();
 }
 
-std::string simulated_scheduler::report_locked() const {
+std::string simulated_scheduler::deadlock_locked() const {
   const std::int64_t t = now_.load(std::memory_order_relaxed);
   char time[64];
   std::snprintf(time, sizeof time, "%lld.%09lld s", static_cast<long long>(t / 1'000'000'000),
                 static_cast<long long>(t % 1'000'000'000));
-  std::string text =
-      std::string("verge: deadlock at ") + time + ": everything is blocked and no timer is pending";
+  return std::string("deadlock at ") + time + ": everything is blocked and no timer is pending" +
+         waiting_locked();
+}
+
+/// A line for each task and thread, with what it waits for.
+std::string simulated_scheduler::waiting_locked() const {
+  std::string text;
   std::lock_guard held(jobs_lock_);
   for (const job* j = first_job_; j != nullptr; j = j->next_live) {
     const char* what = j->waiting_for.load(std::memory_order_relaxed);
@@ -179,19 +223,32 @@ std::string simulated_scheduler::report_locked() const {
     text += what == nullptr ? "its turn" : what;
   }
   for (const blocked_thread* b : blocked_) {
-    if (b->until != nullptr) continue;
+    if (can_be_told(b)) continue;
     text += "\n  a thread waits for ";
     text += b->waiting_for;
   }
+  for (std::size_t i = 0; i < ready_threads_.size(); ++i) text += "\n  a thread waits for its turn";
   return text;
 }
 
 bool simulated_scheduler::run_until(const std::function<bool()>& done) {
-  blocked_thread me{
-      .waiter = nullptr, .waiting_for = "the end of run()", .until = &done, .turn = {}};
   {
     std::lock_guard held(lock_);
     if (done()) return true;
+  }
+  blocked_thread me{.waiting_for = "the end of run()", .until = &done};
+  return give_baton_away(me);
+}
+
+bool simulated_scheduler::run_for(std::int64_t d) {
+  blocked_thread me{.waiting_for = "the end of run_for()",
+                    .end = saturating_add(now(), std::max<std::int64_t>(d, 0))};
+  return give_baton_away(me);
+}
+
+bool simulated_scheduler::give_baton_away(blocked_thread& me) {
+  {
+    std::lock_guard held(lock_);
     blocked_.push_back(&me);
     give_baton_to_turner_locked();
   }
@@ -213,7 +270,7 @@ std::uint64_t simulated_scheduler::random() noexcept {
 }
 
 void simulated_scheduler::block(thread_waiter& w, const char* waiting_for) noexcept {
-  blocked_thread me{.waiter = &w, .waiting_for = waiting_for, .until = nullptr, .turn = {}};
+  blocked_thread me{.waiter = &w, .waiting_for = waiting_for};
   {
     std::lock_guard held(lock_);
     if (w.woken()) return;

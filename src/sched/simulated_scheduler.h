@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -55,6 +56,8 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
 
   /// Gives the baton away until `done`. False on a deadlock; report() says which.
   bool run_until(const std::function<bool()>& done);
+  /// The same until so much time has passed, and all that is due by then is done.
+  bool run_for(std::int64_t d);
   std::string report() const;
 
   std::uint64_t jumps() const noexcept { return jumps_.load(std::memory_order_relaxed); }
@@ -85,10 +88,11 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
  private:
   /// A thread that waits: for something, or for its turn.
   struct blocked_thread {
-    thread_waiter* waiter;
+    thread_waiter* waiter{nullptr};
     const char* waiting_for;
-    const std::function<bool()>* until;  ///< for run_until, in place of a waiter
-    note turn;
+    const std::function<bool()>* until{nullptr};  ///< for run_until, in place of a waiter
+    std::int64_t end{std::numeric_limits<std::int64_t>::max()};  ///< for run_for, the same
+    note turn{};
     bool deadlocked{false};
   };
   struct turner {
@@ -96,12 +100,22 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
     std::thread thread;
   };
 
+  /// This thread is the simulation's from now on, and goes by its time, or is no longer.
+  void adopt_this_thread() noexcept;
+  static void release_this_thread() noexcept;
+
   void take_turns(turner & self) noexcept;
   void hand_over_locked(turner & self, blocked_thread & to, std::unique_lock<std::mutex> & held);
   blocked_thread* take_finished_run_locked() noexcept;
   void give_baton_to_turner_locked();
-  bool time_jump() noexcept;
-  std::string report_locked() const;
+  bool give_baton_away(blocked_thread & me);
+  blocked_thread* move_time(std::unique_lock<std::mutex> & held) noexcept;
+  void jump_to(std::int64_t t) noexcept;
+  blocked_thread* take_blocked_locked(std::vector<blocked_thread*>::iterator which) noexcept;
+  /// Whether it waits in run_until or run_for, which say that there is a deadlock.
+  static bool can_be_told(const blocked_thread* b) noexcept { return b->waiter == nullptr; }
+  std::string deadlock_locked() const;
+  std::string waiting_locked() const;
   blocked_thread* check_dead_locked() noexcept;
 
   const std::uint64_t seed_;

@@ -1,8 +1,12 @@
 #include <verge/simulation.h>
 #include <verge/time.h>
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include <sched/runtime_core.h>
 #include <sched/simulated_scheduler.h>
@@ -20,10 +24,18 @@ class simulation::implementation {
             options.on_exception ? std::move(options.on_exception) : detail::print_and_terminate),
         timers(new detail::clockwork(detail::make_engine(options.engine, scheduler, options.wheel),
                                      scheduler, scheduler)) {
+    static const int once = ::pthread_atfork(nullptr, nullptr, &detail::leave_in_child);
+    static_cast<void>(once);
     scheduler.start(*timers);
     scheduler.enter();
   }
   ~implementation() {
+    if (std::this_thread::get_id() != maker) {
+      std::fprintf(stderr,
+                   "verge: a simulation is ended on another thread than the one that made it, "
+                   "which would take part in it for ever; end it there\n");
+      std::abort();
+    }
     scheduler.leave();
     scheduler.stop();
     detail::end_timers_and_tasks(scheduler, *timers);
@@ -31,6 +43,8 @@ class simulation::implementation {
   implementation(const implementation&) = delete;
   implementation& operator=(const implementation&) = delete;
 
+  const std::thread::id maker{std::this_thread::get_id()};
+  const pid_t process{::getpid()};
   detail::simulated_scheduler scheduler;
   detail::clockwork* timers;
 };
@@ -47,13 +61,28 @@ simulation::simulation(simulation_options options) {
   it_ = std::make_unique<implementation>(options);
 }
 
-simulation::~simulation() = default;
+simulation::~simulation() {
+  // In the child of a fork there are no threads to wait for, and locks may be held for ever.
+  if (it_->process != ::getpid()) static_cast<void>(it_.release());
+}
+
+detail::scheduler& simulation::scheduler_here() {
+  if (detail::current_scheduler() != &it_->scheduler) {
+    throw std::logic_error(
+        "verge: this thread takes no part in the simulation; call run() and run_for() on the "
+        "thread that made it, or let this one in first with a simulation::participant");
+  }
+  return it_->scheduler;
+}
 
 void simulation::run_until(const std::function<bool()>& done) {
   if (!it_->scheduler.run_until(done)) throw deadlock(it_->scheduler.report());
 }
 
-void simulation::sleep_until(clock::time_point t) { verge::sleep_until(t).wait(); }
+void simulation::run_for_nanoseconds(std::int64_t d) {
+  scheduler_here();
+  if (!it_->scheduler.run_for(d)) throw deadlock(it_->scheduler.report());
+}
 
 clock::time_point simulation::now() noexcept {
   return clock::time_point(clock::duration(it_->scheduler.now()));

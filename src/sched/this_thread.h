@@ -24,6 +24,9 @@ struct thread_state {
 void scheduler_begins(const scheduler& s);
 void scheduler_ends(const scheduler& s) noexcept;
 
+/// In the child of a fork: the calling thread, the only one there, belongs to nothing any more.
+void leave_in_child() noexcept;
+
 /// initial-exec: one load, in the shared library too.
 [[gnu::tls_model("initial-exec")]] extern thread_local constinit thread_state this_thread;
 
