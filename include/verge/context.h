@@ -266,8 +266,8 @@ class context_callback {
 };
 
 /// Calls f when ctx is done, at once if it is, as a task of its own on the caller's runtime. If f
-/// is a coroutine function the coroutine is spawned. If that runtime has ended by then f is not
-/// called.
+/// is a coroutine function the coroutine is spawned, detached, as by a timer's after_func. If that
+/// runtime has ended by then f is not called.
 template <class F>
 [[nodiscard("destroying the handle stops it; detach() it to let it be called")]] context_callback
 after_func(const context& ctx, F&& f) {

@@ -35,7 +35,12 @@
 ///
 /// A handle owns its timer. Destroying it stops the timer, waits for a callback that runs on
 /// another thread - never for the one it is called from - and ends what the callback has captured.
-/// So nothing of a timer happens once its handle is gone. detach() lets it go on by itself.
+/// So no callback is called, or runs, once the handle is gone. detach() lets it go on by itself.
+///
+/// Two things to mind. A callback that is a coroutine function is called, and ends when it has
+/// spawned its coroutine: that one is a task of its own from then on, for which no handle waits.
+/// And as the destructor waits, two callbacks that run at the same time and destroy each other's
+/// handle wait for each other for ever; let them stop() instead, which does not wait.
 namespace verge {
 
 using time_point = clock::time_point;
@@ -116,8 +121,11 @@ class timer {
 };
 
 /// Calls f when `d` has passed, as a task of its own: f may block without holding up other timers.
-/// If f is a coroutine function the coroutine is spawned. An exception out of f goes to the
-/// runtime's handler.
+/// An exception out of f goes to the runtime's handler.
+///
+/// If f is a coroutine function the coroutine is spawned, detached, with a copy of f: it runs on
+/// after the handle is gone. What f refers to must last as long; to end it, cancel a context that
+/// it waits under or close a channel that it reads.
 template <class Rep, class Period, class F>
 [[nodiscard("destroying the handle stops the timer; detach() it to let it run")]] timer after_func(
     std::chrono::duration<Rep, Period> d, F&& f, timer_options options) {
@@ -195,7 +203,9 @@ class ticker {
 };
 
 /// Calls f every `period`, on a grid: a late call does not make the next one late. Each call is a
-/// task of its own. Throws std::invalid_argument if the period is zero or less.
+/// task of its own. A coroutine function is taken as by after_func: the coroutines are spawned,
+/// detached, and run on after the handle is gone. Throws std::invalid_argument if the period is
+/// zero or less.
 template <class Rep, class Period, class F>
 [[nodiscard("destroying the handle stops it; detach() it to let it run")]] ticker every(
     std::chrono::duration<Rep, Period> period, F&& f) {
