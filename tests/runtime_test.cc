@@ -1,4 +1,4 @@
-// The runtime as a whole: processors up and down, tasks that block them, idleness and figures.
+// The runtime as a whole: processors up and down, calls that block, idleness and figures.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <latch>
-#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include <sched/live_scheduler.h>
 #include <support/as_default.h>
 #include <support/patience.h>
 #include <support/scale.h>
@@ -166,75 +165,11 @@ TEST(scheduler, takes_tasks_from_many_threads) {
   EXPECT_EQ(sum, 8 * test::scale(2000, 300));
 }
 
-// ---- Stuck processors ---------------------------------------------------------------------------
-
-/// Blocks every processor for a second, and until all is seen, in plain code that does not say so.
-TEST(stuck_processors, leave_other_timers_to_a_spare_one) {
-  constexpr int processors = 2;
-  runtime rt({.processors = processors});
-  as_default here(rt);
-  std::atomic<int> stuck{0};
-  std::latch over(1);
-  std::vector<join_handle<>> all;
-  for (int i = 0; i < processors; ++i) {
-    all.push_back(rt.spawn([&] {
-      ++stuck;
-      over.wait();
-    }));
-  }
-  ASSERT_TRUE(eventually([&] { return stuck == processors; }));
-
-  // Callbacks, sleeping tasks and channels, due all through that second.
-  std::mutex lock;
-  std::vector<clock::duration> late;
-  const auto start = clock::now();
-  std::vector<verge::timer> timers;
-  for (int i = 1; i <= 20; ++i) {
-    const auto due = start + i * 50ms;
-    timers.push_back(after_func(due - clock::now(), [&, due] {
-      std::lock_guard held(lock);
-      late.push_back(clock::now() - due);
-    }));
-  }
-  const bool all_fired = eventually([&] {
-    std::lock_guard held(lock);
-    return late.size() == timers.size();
-  });
-  const auto c = after(1ms);
-  EXPECT_TRUE(eventually([&] { return c.size() == 1; }));
-  over.count_down();
-  for (auto& one : all) one.join();
-  std::lock_guard held(lock);
-  EXPECT_TRUE(all_fired) << "while all were stuck";
-  std::sort(late.begin(), late.end());
-  ASSERT_FALSE(late.empty());
-  std::printf(
-      "with every processor stuck: %zu timers fired, late by %.1f ms (median), %.1f ms (worst)\n",
-      late.size(), static_cast<double>(late[late.size() / 2].count()) * 1e-6,
-      static_cast<double>(late.back().count()) * 1e-6);
-  EXPECT_GE(rt.stats().spare_used, 1u);
-}
-
-TEST(stuck_processors, leave_what_had_fired_behind_them_to_a_spare_one) {
-  runtime rt({.processors = 1});
-  as_default here(rt);
-  std::latch over(1);
-  std::atomic<int> ran{0};
-  // All due at once: they are in the queue of the processor that is stuck in the first.
-  std::vector<verge::timer> timers;
-  const auto when = clock::now() + 5ms;
-  for (int i = 0; i < 50; ++i) {
-    timers.push_back(after_func(1h, [&] {
-      if (ran++ == 0) over.wait();
-    }));
-    timers.back().reset_at(when);
-  }
-  EXPECT_TRUE(eventually([&] { return ran == 50; })) << ran;
-  over.count_down();
-}
+// ---- Calls that block ---------------------------------------------------------------------------
 
 TEST(blocking, hands_the_processor_over_for_the_time_of_the_call) {
   runtime rt({.processors = 1});
+  static_cast<detail::live_scheduler&>(rt.scheduler()).limit_spares(0);  // they would do as well
   std::atomic<bool> blocked{false};
   std::latch over(1);
   auto blocker = rt.spawn([&] {
@@ -245,7 +180,6 @@ TEST(blocking, hands_the_processor_over_for_the_time_of_the_call) {
     });
   });
   ASSERT_TRUE(eventually([&] { return blocked.load(); }));
-  // New tasks, which a spare processor would not begin.
   EXPECT_EQ(rt.run([] { return 1; }), 1);
   EXPECT_EQ(rt.run([]() -> task<int> {
     co_await verge::sleep(1ms);

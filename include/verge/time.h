@@ -121,7 +121,9 @@ class timer {
 };
 
 /// Calls f when `d` has passed, as a task of its own: f may block without holding up other timers.
-/// An exception out of f goes to the runtime's handler.
+/// So may a thousand of them for ever; call what blocks through verge::blocking() and there is no
+/// limit, nor the 10 ms that it takes to notice. An exception out of f goes to the runtime's
+/// handler.
 ///
 /// If f is a coroutine function the coroutine is spawned, detached, with a copy of f: it runs on
 /// after the handle is gone. What f refers to must last as long; to end it, cancel a context that

@@ -23,13 +23,14 @@
 /// blocks in the poller until the earliest timer of all, or parks if somebody polls already.
 ///
 /// The parts: schedule.cc (what to run next), ready.cc (what has become ready, and whom to wake for
-/// it), workers.cc (threads, and the processors they hold), sysmon.cc (the monitor).
+/// it), workers.cc (threads, and the processors they hold), sysmon.cc (the monitor), spares.cc (what
+/// runs while all processors are stuck).
 ///
 /// Ground rules
 ///  - `lock_` guards the global queue, the idle sets, the number of processors and the state of the
-///    spare one. It is never held while a timers' lock is taken (Go #35375), a task runs, or a
+///    spare ones. It is never held while a timers' lock is taken (Go #35375), a task runs, or a
 ///    system call other than that of a contended mutex is made.
-///  - A processor is held by one worker, or idle, or retired, or it is the spare one at rest. Only
+///  - A processor is held by one worker, or idle, or retired, or it is a spare one at rest. Only
 ///    its holder touches what processor.h calls the holder's.
 ///  - No wake-up is lost. Who makes something ready first puts it on a queue, then looks whether a
 ///    processor is idle and nobody spins. Who gives up looking first puts its processor among the
@@ -52,7 +53,7 @@ class [[gnu::visibility("hidden")]] live_scheduler;
 class live_scheduler final : public scheduler, public engine_host {
  public:
   static constexpr unsigned max_processors = 256;
-  static constexpr unsigned max_spares = 64;
+  static constexpr unsigned max_spares = 1024;
 
   live_scheduler(unsigned processors, exception_handler handler, poller::wait_method method);
   ~live_scheduler();
@@ -115,21 +116,36 @@ class live_scheduler final : public scheduler, public engine_host {
   }
   std::uint64_t monitor_wakeups() const noexcept { return monitor_wakeups_.read(); }
   std::uint64_t spare_used() const noexcept { return spare_used_.read(); }
+  std::uint64_t poll_rescues() const noexcept { return poll_rescues_.read(); }
+
+  /// Until when the one that polls may sleep; 0 while nobody does. For tests.
+  std::int64_t polls_until() const noexcept { return poll_until_.load(std::memory_order_relaxed); }
+  /// Allows fewer spare processors. For tests.
+  void limit_spares(unsigned n) noexcept;
 
  private:
+  /// Every so many looks the global queue comes before the local one. Prime, so as not to beat with
+  /// patterns in what the tasks do.
+  static constexpr std::uint32_t global_turn = 61;
+
+  /// What the monitor has found while no processor moved.
+  enum class stuckness : std::uint8_t {
+    none,
+    some,  ///< timers, or what waits to go on, are not come to
+    all,   ///< new tasks are not, either
+  };
+
   // schedule.cc
   void work(worker& w) noexcept;
   runnable* schedule(worker& w) noexcept;
   void run(worker& w, runnable& r) noexcept;
   runnable* find_runnable(worker& w) noexcept;
   runnable* look_everywhere(worker& w) noexcept;
-  runnable* look_as_spare(processor& p) noexcept;
   runnable* take_local(processor& p) noexcept;
   runnable* take_global(processor& p) noexcept;
   runnable* steal(worker& w) noexcept;
   bool steal_timers(processor& mine, unsigned victim) noexcept;
   void run_overdue(processor& mine) noexcept;
-  runnable* rescue(processor& p) noexcept;
   runnable* poll_without_blocking(worker& w) noexcept;
   runnable* block_in_poller(worker& w) noexcept;
   timer_check check_timers(processor& holder, unsigned p) noexcept;
@@ -145,13 +161,12 @@ class live_scheduler final : public scheduler, public engine_host {
   void push_local(processor& p, runnable& r) noexcept;
   void push_global(ready_list&& list) noexcept;
   void push_fired(runnable& r) noexcept;
-  runnable* pop_fired_locked() noexcept;
   runnable* pop_global_locked() noexcept;
   void inject(ready_list&& list) noexcept;
   void wake_processor() noexcept;
 
   // workers.cc
-  void start_worker(processor* p, bool spinning) noexcept;
+  bool start_worker(processor* p, bool spinning) noexcept;
   bool park(worker& w) noexcept;
   bool acquire_or_park(worker& w) noexcept;
   void stop_spinning(worker& w) noexcept;
@@ -175,11 +190,21 @@ class live_scheduler final : public scheduler, public engine_host {
   void sysmon_deep_sleep() noexcept;
   struct processor_look {
     bool moved;        ///< one has looked for something to run since the monitor last asked
+    bool came_round;   ///< one has that is no spare
     bool left_behind;  ///< one has not for long, though something waits in its queue
   };
   processor_look look_at_processors(std::int64_t now) noexcept;
+  stuckness look_at_global_queue(std::int64_t now, bool came_round) noexcept;
+
+  // spares.cc
+  runnable* look_as_spare(processor& p) noexcept;
+  runnable* take_as_spare(const processor& p) noexcept;
+  runnable* rescue(processor& p) noexcept;
+  bool only_new_tasks_locked() const noexcept;
   processor* take_spare_locked() noexcept;
-  void bring_up_spare() noexcept;
+  void put_spare_locked(processor& p) noexcept;
+  bool bring_up_spare(stuckness how) noexcept;
+  void say_once(const char* text, unsigned number) noexcept;
   static bool is_spare(const processor& p) noexcept { return p.id >= max_processors; }
   bool others_came_back(const processor& spare) noexcept;
   template <class F>
@@ -200,6 +225,8 @@ class live_scheduler final : public scheduler, public engine_host {
   /// All threads have ended. What comes now is not queued any more.
   bool ended_{false};
   ready_list global_;
+  /// How many were taken from global_ and fired_. The monitor sees by it whether they wait.
+  std::uint32_t global_taken_{0};
   /// What threads that drive an engine have fired: taken before the rest, and by spare processors.
   ready_list fired_;
   std::bitset<max_processors> idle_;
@@ -208,6 +235,9 @@ class live_scheduler final : public scheduler, public engine_host {
   /// The worker whose task has stopped the scheduler.
   std::unique_ptr<worker> ended_by_;
   std::bitset<max_spares> spares_at_rest_;
+  unsigned spare_limit_{max_spares};
+  /// How many are at work that may begin new tasks.
+  unsigned spares_for_tasks_{0};
 
   // --- Written under lock_, read by anybody.
   std::atomic<unsigned> processors_;
@@ -215,8 +245,6 @@ class live_scheduler final : public scheduler, public engine_host {
   std::atomic<unsigned> slots_{0};
   std::array<std::unique_ptr<processor>, max_processors> all_;
   std::atomic<std::size_t> global_size_{0};  ///< of global_ and fired_
-  /// Since when something has been waiting in fired_; 0 while nothing does.
-  std::atomic<std::int64_t> fired_since_{0};
   std::atomic<unsigned> idle_count_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> monitor_asleep_{false};
@@ -230,12 +258,12 @@ class live_scheduler final : public scheduler, public engine_host {
   /// When somebody last looked at the poller.
   std::atomic<std::int64_t> last_poll_{0};
 
-  /// Processors for when all others are stuck in user code: [0, spares_made_). One comes up when a
-  /// timer is overdue and nobody moves; another when the callbacks that it runs are stuck as well.
+  /// Processors for when all others are stuck in user code: [0, spares_made_). One comes up when
+  /// something is not done in time and nobody moves; another when what it runs is stuck as well.
   std::array<std::unique_ptr<processor>, max_spares> spares_;
   std::atomic<unsigned> spares_made_{0};
   /// All processors were stuck when the monitor last looked; cleared by the first that moves.
-  std::atomic<bool> stuck_{false};
+  std::atomic<stuckness> stuck_{stuckness::none};
   /// The monitor has seen a timer that is overdue, or something that waits to run, whose processor
   /// does not come round to it: whoever schedules next does.
   std::atomic<bool> left_behind_{false};
@@ -245,11 +273,21 @@ class live_scheduler final : public scheduler, public engine_host {
   std::array<std::uint32_t, max_processors + max_spares> monitor_ticks_{};
   /// The monitor's: when each of them was last seen to move, or to have nothing that waits.
   std::array<std::int64_t, max_processors + max_spares> well_at_{};
+  /// The monitor's: since when nobody has come to what is in the global queue, and what
+  /// global_taken_ was then.
+  std::int64_t queue_still_since_{0};
+  std::uint32_t global_taken_seen_{0};
+  /// The monitor's: the spare processor that it brought up last, and how far that was then.
+  processor* coming_up_{nullptr};
+  std::uint32_t coming_up_tick_{0};
+  /// The monitor's: it has said that there are no more.
+  bool said_{false};
 
   std::thread monitor_;
   note monitor_note_;
   counter monitor_wakeups_;
   counter spare_used_;
+  counter poll_rescues_;
   std::atomic<std::uint64_t> workers_started_{0};
 
   /// What threads that hold no processor fired: an engine's own timer threads.

@@ -47,6 +47,8 @@ struct alignas(128) processor {
   run_queue queue;
   /// A spare one's: how often others had come back when it came up. The holder's.
   std::uint32_t returns_seen{0};
+  /// A spare one's: it may begin new tasks, until it rests. The holder's, written with the lock.
+  bool begins_tasks{false};
   /// How many in a row came from the slot that runs next. The holder's.
   unsigned next_streak{0};
   /// For choosing whom to steal from. The holder's.
@@ -58,6 +60,13 @@ struct alignas(128) processor {
   counter timers_stolen;
   counter wakeups;
   lateness_histogram::recorder lateness;
+
+  /// The holder's.
+  std::uint32_t count_look() noexcept {
+    const std::uint32_t now = tick.load(std::memory_order_relaxed) + 1;
+    tick.store(now, std::memory_order_relaxed);
+    return now;
+  }
 
   std::uint64_t random() noexcept {
     random_state ^= random_state << 13;

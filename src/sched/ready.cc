@@ -66,24 +66,15 @@ void live_scheduler::push_global(ready_list&& list) noexcept {
 
 void live_scheduler::push_fired(runnable& r) noexcept {
   std::lock_guard held(lock_);
-  if (fired_.empty()) fired_since_.store(cheap_now(), std::memory_order_relaxed);
   fired_.push_back(r);
   global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
 }
 
-runnable* live_scheduler::pop_fired_locked() noexcept {
-  runnable* r = fired_.pop_front();
-  if (r != nullptr) {
-    fired_since_.store(fired_.empty() ? 0 : cheap_now(), std::memory_order_relaxed);
-    global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
-  }
-  return r;
-}
-
 runnable* live_scheduler::pop_global_locked() noexcept {
-  if (runnable* r = pop_fired_locked()) return r;
-  runnable* r = global_.pop_front();
-  global_size_.store(global_.size(), std::memory_order_relaxed);
+  runnable* r = fired_.pop_front();
+  if (r == nullptr) r = global_.pop_front();
+  if (r != nullptr) ++global_taken_;
+  global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
   return r;
 }
 

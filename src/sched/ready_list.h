@@ -28,6 +28,7 @@ class ready_list {
 
   bool empty() const noexcept { return first_ == nullptr; }
   std::size_t size() const noexcept { return size_; }
+  const runnable* front() const noexcept { return first_; }
 
   void push_back(runnable& r) noexcept {
     r.next = nullptr;

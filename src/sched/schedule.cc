@@ -7,7 +7,6 @@
 #include <sched/live_scheduler.h>
 #include <sched/this_thread.h>
 #include <verge/detail/lock.h>
-#include <verge/detail/spawned.h>
 
 namespace verge::detail {
 
@@ -16,9 +15,6 @@ namespace {
 /// After so many in a row from the slot that runs next, the queue has its turn: two tasks that hand
 /// over to each other for ever must not starve the others (Go #65178).
 constexpr unsigned max_next_streak = 16;
-/// Every so many looks the global queue comes before the local one. Prime, so as not to beat with
-/// patterns in what the tasks do.
-constexpr std::uint32_t global_turn = 61;
 /// With so many in its queue a processor is busy. It looks at its timers only before every 16th
 /// task then, and fires no more of them than it has run tasks since: what they make ready goes to
 /// the end of the queue, so it comes no later for that, and the queue does not run over.
@@ -66,8 +62,7 @@ void live_scheduler::run(worker& w, runnable& r) noexcept {
 
 runnable* live_scheduler::schedule(worker& w) noexcept {
   processor& p = *w.held;
-  const std::uint32_t tick = p.tick.load(std::memory_order_relaxed) + 1;
-  p.tick.store(tick, std::memory_order_relaxed);
+  const std::uint32_t tick = p.count_look();
   if (stopping_.load(std::memory_order_relaxed)) return nullptr;
   if (is_spare(p)) {
     if (others_came_back(p)) {
@@ -76,9 +71,9 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
     }
     return find_runnable(w);
   }
-  if (stuck_.load(std::memory_order_relaxed)) {
+  if (stuck_.load(std::memory_order_relaxed) != stuckness::none) {
     returns_.fetch_add(1, std::memory_order_relaxed);
-    stuck_.store(false, std::memory_order_relaxed);
+    stuck_.store(stuckness::none, std::memory_order_relaxed);
   }
   if (p.retiring.load(std::memory_order_relaxed)) {
     retire(w);
@@ -139,39 +134,9 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
     if (w.held == nullptr) {
       if (runnable* r = block_in_poller(w)) return r;
       if (w.held == nullptr && !park(w)) return nullptr;
+      w.held->count_look();
     }
   }
-}
-
-/// A spare processor is for timers that are overdue and for what waits to go on. It begins no new
-/// tasks: those may well be of the kind that the others are stuck in.
-runnable* live_scheduler::look_as_spare(processor& p) noexcept {
-  run_overdue(p);
-  if (runnable* r = take_local(p)) return r;
-  if (fired_since_.load(std::memory_order_relaxed) != 0) {
-    std::lock_guard held(lock_);
-    if (runnable* r = pop_fired_locked()) return r;
-  }
-  return rescue(p);
-}
-
-/// Takes, for a spare processor, what waits behind a task that another is stuck in: callbacks that
-/// have fired, tasks that wait to go on. New tasks are left for the global queue: nobody has
-/// promised when they begin, and to begin them all would be more than there are processors for.
-runnable* live_scheduler::rescue(processor& p) noexcept {
-  runnable* rescued = nullptr;
-  for_each_processor([&](processor& from) {
-    if (rescued != nullptr || &from == &p) return;
-    ready_list under_way;
-    ready_list new_tasks;
-    for (runnable* r = p.queue.steal_half(from.queue, true); r != nullptr; r = p.queue.take()) {
-      (spawned_base::is_new(*r) ? new_tasks : under_way).push_back(*r);
-    }
-    if (!new_tasks.empty()) push_global(std::move(new_tasks));
-    rescued = under_way.pop_front();
-    while (runnable* r = under_way.pop_front()) push_local(p, *r);
-  });
-  return rescued;
 }
 
 /// All that is not the processor's own timers.

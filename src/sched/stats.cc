@@ -50,6 +50,7 @@ runtime_stats runtime::stats() const {
   all.polls = net.blocking_polls;
   all.monitor_wakeups = s.monitor_wakeups();
   all.spare_used = s.spare_used();
+  all.poll_rescues = s.poll_rescues();
   all.threads = s.workers_started();
   all.timer_bytes = e.bytes() + core_->timers->memory().bytes_reserved;
   return all;

@@ -5,7 +5,6 @@
 // the first processor that is taken wakes it.
 
 #include <algorithm>
-#include <new>
 
 #include <clock/true_clock.h>
 #include <sched/live_scheduler.h>
@@ -25,8 +24,12 @@ constexpr int patience = 50;
 constexpr std::int64_t idle_before_deep_sleep = 100 * ms;
 /// How long the poller may go unlooked at.
 constexpr std::int64_t poll_interval = 10 * ms;
-/// How late a timer must be before the spare processor comes up for it.
+/// How late a timer must be, or how long something must have waited to go on, before a spare
+/// processor comes up for it.
 constexpr std::int64_t stuck_after = 10 * ms;
+/// How long no processor may come round before new tasks are begun by spare ones, and how long
+/// before there is one more of these. Tasks that are merely slow would otherwise all be begun.
+constexpr std::int64_t begin_after = 100 * ms;
 
 }  // namespace
 
@@ -50,6 +53,7 @@ void live_scheduler::sysmon() noexcept {
       idle_since = now;
     } else if (now - idle_since > idle_before_deep_sleep) {
       sysmon_deep_sleep();
+      queue_still_since_ = true_now();
       // Most of what wakes it is over in no time: back off at once.
       idle_since = 0;
       quiet = patience;
@@ -79,7 +83,7 @@ bool live_scheduler::somebody_polls_until(std::int64_t when) const noexcept {
 /// One look. True if there was something to mend.
 bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   bool mended = false;
-  const auto [moved, left_behind] = look_at_processors(now);
+  const auto [moved, came_round, left_behind] = look_at_processors(now);
   const bool idle = idle_count_.load(std::memory_order_relaxed) != 0;
   const bool nobody_looks = spinning_.load(std::memory_order_relaxed) == 0;
 
@@ -102,6 +106,7 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   // A timer is overdue, and who polls would sleep past it.
   if (next != 0 && next < now - stuck_after && !nobody_polls && !somebody_polls_until(next)) {
     poller_.break_poll();
+    poll_rescues_.add();
     mended = true;
   }
 
@@ -110,18 +115,15 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   if (!idle && (overdue || left_behind)) {
     if (moved) {
       left_behind_.store(true, std::memory_order_relaxed);
+      mended = true;
     } else {
-      bring_up_spare();
+      mended = bring_up_spare(stuckness::some) || mended;
     }
-    mended = true;
   }
 
-  // What an engine's own thread has fired waits, and nobody comes to run it.
-  const std::int64_t fired = fired_since_.load(std::memory_order_relaxed);
-  if (fired != 0 && !idle && !moved && fired < now - stuck_after) {
-    bring_up_spare();
-    mended = true;
-  }
+  // What is in the global queue waits, and no processor comes round to it.
+  const stuckness queue = look_at_global_queue(now, idle || came_round);
+  if (queue != stuckness::none) mended = bring_up_spare(queue) || mended;
 
   // Nobody has looked at the poller for long: everybody is busy.
   if (poller_.has_sources() && nobody_polls &&
@@ -135,56 +137,40 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
 }
 
 live_scheduler::processor_look live_scheduler::look_at_processors(std::int64_t now) noexcept {
-  processor_look look{.moved = false, .left_behind = false};
+  processor_look look{.moved = false, .came_round = false, .left_behind = false};
   for_each_processor([&](const processor& p) {
     const std::uint32_t tick = p.tick.load(std::memory_order_relaxed);
     const bool moved = tick != monitor_ticks_[p.id];
     monitor_ticks_[p.id] = tick;
     if (moved || p.queue.empty()) well_at_[p.id] = now;
     look.moved = look.moved || moved;
+    look.came_round = look.came_round || (moved && !is_spare(p));
     look.left_behind = look.left_behind || well_at_[p.id] + stuck_after < now;
   });
   return look;
 }
 
-/// A spare processor that rests, or a new one; nullptr if all there may be are in use.
-processor* live_scheduler::take_spare_locked() noexcept {
-  processor* p = nullptr;
-  const unsigned made = spares_made_.load(std::memory_order_relaxed);
-  if (spares_at_rest_.any()) {
-    const std::size_t i = spares_at_rest_._Find_first();
-    spares_at_rest_.reset(i);
-    p = spares_[i].get();
-  } else if (made < max_spares) {
-    try {
-      spares_[made] = std::make_unique<processor>(max_processors + made, 0x9e3779b97f4a7c15 + made);
-    } catch (const std::bad_alloc&) {
-      return nullptr;  // the monitor asks again
-    }
-    spares_made_.store(made + 1, std::memory_order_release);
-    p = spares_[made].get();
+/// Whether the global queue needs a spare processor: nobody has taken anything from it for long,
+/// nor has a processor come round that would. What had begun, or fired, is waited for less long than
+/// what is to begin - unless all are known to be stuck for long, and all tasks begun since ended.
+auto live_scheduler::look_at_global_queue(std::int64_t now, bool came_round) noexcept -> stuckness {
+  if (came_round || global_size_.load(std::memory_order_relaxed) == 0) {
+    queue_still_since_ = now;
+    return stuckness::none;
   }
-  if (p != nullptr) p->returns_seen = returns_.load(std::memory_order_relaxed);
-  return p;
-}
-
-void live_scheduler::bring_up_spare() noexcept {
-  stuck_.store(true, std::memory_order_relaxed);
-  processor* p = nullptr;
-  {
-    std::lock_guard held(lock_);
-    if (stopping_.load(std::memory_order_relaxed)) return;
-    p = take_spare_locked();
+  if (now - queue_still_since_ < stuck_after) return stuckness::none;
+  std::lock_guard held(lock_);
+  if (global_taken_ != global_taken_seen_) {
+    global_taken_seen_ = global_taken_;
+    queue_still_since_ = now;
+    return stuckness::none;
   }
-  if (p == nullptr) return;
-  spare_used_.add();
-  start_worker(p, false);
-}
-
-/// Whether one of those that were stuck when the spare processor came up has moved since.
-bool live_scheduler::others_came_back(const processor& spare) noexcept {
-  return idle_count_.load(std::memory_order_relaxed) != 0 ||
-         returns_.load(std::memory_order_relaxed) != spare.returns_seen;
+  const stuckness found = only_new_tasks_locked() ? stuckness::all : stuckness::some;
+  const bool at_once = found == stuckness::some ||
+                       (stuck_.load(std::memory_order_relaxed) == found && spares_for_tasks_ == 0);
+  if (!at_once && now - queue_still_since_ < begin_after) return stuckness::none;
+  queue_still_since_ = now;
+  return found;
 }
 
 }  // namespace verge::detail

@@ -216,7 +216,7 @@ processor* live_scheduler::take_idle_or_spare(unsigned preferred) noexcept {
   std::lock_guard held(lock_);
   if (idle_.test(preferred)) return take_idle_locked(*all_[preferred]);
   if (processor* p = take_idle_locked()) return p;
-  return stuck_.load(std::memory_order_relaxed) ? take_spare_locked() : nullptr;
+  return stuck_.load(std::memory_order_relaxed) != stuckness::none ? take_spare_locked() : nullptr;
 }
 
 processor* live_scheduler::take_idle_locked(processor& p) noexcept {
@@ -231,10 +231,7 @@ processor* live_scheduler::take_idle_locked(processor& p) noexcept {
 
 /// The processor rests from now on.
 void live_scheduler::put_idle_locked(processor& p) noexcept {
-  if (is_spare(p)) {
-    spares_at_rest_.set(p.id - max_processors);
-    return;
-  }
+  if (is_spare(p)) return put_spare_locked(p);
   idle_.set(p.id);
   idle_count_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -246,13 +243,13 @@ void live_scheduler::give_up_locked(worker& w) noexcept {
 }
 
 /// Wakes or starts a worker for processor p, or for an idle one if p is nullptr. With `spinning`,
-/// the caller has counted it among the spinning already.
-void live_scheduler::start_worker(processor* p, bool spinning) noexcept {
+/// the caller has counted it among the spinning already. False if there is no thread to be had.
+bool live_scheduler::start_worker(processor* p, bool spinning) noexcept {
   std::unique_lock held(lock_);
   if (p == nullptr && !stopping_.load(std::memory_order_relaxed)) p = take_idle_locked();
   if (p == nullptr) {
     if (spinning) spinning_.fetch_sub(1, std::memory_order_relaxed);
-    return;
+    return true;
   }
   worker* w = idle_workers_;
   if (w != nullptr) {
@@ -261,7 +258,7 @@ void live_scheduler::start_worker(processor* p, bool spinning) noexcept {
     w->given = p;
     w->spinning = spinning;
     w->parked.leave();
-    return;
+    return true;
   }
   try {
     auto made = std::make_unique<worker>(*this);
@@ -271,11 +268,13 @@ void live_scheduler::start_worker(processor* p, bool spinning) noexcept {
     workers_.push_back(std::move(made));
     w->thread = start_runtime_thread([this, w] { work(*w); });
     workers_started_.fetch_add(1, std::memory_order_relaxed);
+    return true;
   } catch (...) {
     // No thread to be had. The processor stays idle; the monitor tries again while there is work.
     if (w != nullptr && !workers_.empty() && workers_.back().get() == w) workers_.pop_back();
     put_idle_locked(*p);
     if (spinning) spinning_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
   }
 }
 
@@ -320,7 +319,8 @@ void live_scheduler::hand_off(worker& w) noexcept {
   if (p.retiring.load(std::memory_order_relaxed) || is_spare(p)) return retire(w);
   w.held = nullptr;
   if (!p.queue.empty() || global_size_.load(std::memory_order_relaxed) != 0) {
-    return start_worker(&p, false);
+    start_worker(&p, false);
+    return;
   }
   {
     std::lock_guard held(lock_);

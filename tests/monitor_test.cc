@@ -1,0 +1,120 @@
+// What the system monitor mends, and that it has nothing to mend where the others do their part.
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <verge/fd.h>
+#include <verge/runtime.h>
+#include <verge/task.h>
+#include <verge/time.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include <clock/true_clock.h>
+#include <sched/live_scheduler.h>
+#include <sched/runtime_thread.h>
+#include <support/as_default.h>
+#include <support/blockers.h>
+#include <support/fake_engine.h>
+#include <support/patience.h>
+
+namespace verge::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t hour = 3'600'000'000'000;
+/// What a poll without a timer sleeps until.
+constexpr std::int64_t for_ever = INT64_MAX;
+
+bool eventually_polls_until(const detail::live_scheduler& s, std::int64_t when) {
+  return eventually([&] { return s.polls_until() == when; });
+}
+
+/// Whosever timer is first, whichever processor the one that polls had.
+TEST(the_poll, is_bounded_by_the_earliest_timer_of_all_processors) {
+  constexpr unsigned processors = 4;
+  fake_clockwork fake(processors);
+  ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
+  std::int64_t when = detail::true_now() + 20 * hour;
+  for (unsigned p = 0; p < processors; ++p) fake.engine().set(p, when);
+  for (unsigned i = 0; i < 2 * processors; ++i) {
+    when -= hour;
+    const unsigned p = i % processors;
+    fake.engine().set(p, when);
+    fake.scheduler().wake_net_poller(when);
+    EXPECT_TRUE(eventually_polls_until(fake.scheduler(), when)) << "of processor " << p;
+  }
+  EXPECT_EQ(fake.scheduler().poll_rescues(), 0u) << "nothing was overdue";
+}
+
+/// Go #42515: a wake-up of the poller is lost, and the timer with it until something else happens.
+TEST(the_monitor, wakes_a_poller_that_sleeps_past_a_timer) {
+  fake_clockwork fake(2);
+  ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
+  // One that is busy, or the monitor would sleep as well; the other polls.
+  blockers busy;
+  detail::spawn(fake.scheduler(), busy.block());
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
+  ASSERT_EQ(fake.scheduler().poll_rescues(), 0u);
+
+  fake.engine().set(0, detail::true_now());  // and nobody is told
+  EXPECT_TRUE(eventually([&] { return fake.engine().ran() == 1; }));
+  EXPECT_GE(fake.scheduler().poll_rescues(), 1u);
+  fake.engine().set(1, detail::true_now());
+  EXPECT_TRUE(eventually([&] { return fake.engine().ran() == 2; }));
+}
+
+/// Nobody else does: a processor that always has something to run never comes to the poller.
+TEST(the_monitor, polls_the_network_while_all_are_busy) {
+  runtime rt({.processors = 1});
+  as_default here(rt);
+  auto& scheduler = static_cast<detail::live_scheduler&>(rt.scheduler());
+  scheduler.limit_spares(0);  // one might come up on a machine that stands still, and would poll
+  auto [from, to] = make_pipe().or_throw();
+  std::atomic<bool> over{false};
+  std::atomic<int> turns{0};
+  auto restless = rt.spawn([&]() -> task<> {
+    while (!over) {
+      ++turns;
+      co_await verge::yield();
+    }
+  });
+  std::atomic<bool> waits{false};
+  auto reader = rt.spawn([&, &in = from]() -> task<std::size_t> {
+    std::array<char, 8> text;
+    waits = true;
+    co_return (co_await in.read_some(text)).bytes;
+  });
+  ASSERT_TRUE(eventually([&] { return waits.load(); }));
+  // One that sleeps there since before is got out, and finds no processor to come back from.
+  std::chrono::seconds earlier = 1000h;
+  verge::timer breaks = after_func(earlier, [] {});
+  EXPECT_TRUE(eventually([&] {
+    breaks.reset(earlier -= 10s);
+    return scheduler.polls_until() == 0;
+  }));
+  const int before = turns;
+  ASSERT_TRUE(eventually([&] { return turns > before + 1; })) << "the reader is suspended";
+
+  EXPECT_TRUE(to.write_all("hello").wait());
+  EXPECT_TRUE(eventually([&] { return reader.done(); }));
+  over = true;
+  restless.join();
+  EXPECT_EQ(reader.join(), 5u);
+}
+
+/// The kernel may let other threads' waits end 50 us late, to save wake-ups.
+TEST(threads_of_a_runtime, are_woken_without_slack) {
+  const auto slack = [] { return ::prctl(PR_GET_TIMERSLACK); };
+  runtime rt({.processors = 2});
+  EXPECT_EQ(rt.run(slack), 1);
+  int of_any = 0;
+  detail::start_runtime_thread([&] { of_any = slack(); }).join();
+  EXPECT_EQ(of_any, 1) << "of the monitor, and of the engines that have a thread";
+}
+
+}  // namespace
+}  // namespace verge::test

@@ -1,0 +1,90 @@
+// The scheduler on an engine that the test plays: it says when the first timer of each processor is
+// due, and whether anybody is told. So a wake-up can be lost, which a real engine does not do.
+//
+//   fake_clockwork fake(2);                        // processors
+//   fake.engine().set(1, when);                    // due then; nobody is told
+//   fake.scheduler().wake_net_poller(when);        // now they are
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include <clock/true_clock.h>
+#include <engine/engine.h>
+#include <sched/live_scheduler.h>
+#include <sched/runtime_core.h>
+#include <timer/clockwork.h>
+
+namespace verge::test {
+
+class fake_engine final : public detail::engine {
+ public:
+  static constexpr unsigned most_processors = 8;
+
+  /// From now on the first timer of processor p is due at `when`.
+  void set(unsigned p, std::int64_t when) noexcept { next_[p] = when; }
+  /// How many were run.
+  int ran() const noexcept { return ran_; }
+
+  detail::timer_check check_timers(unsigned p, std::int64_t now, bool) noexcept override {
+    std::int64_t next = next_[p];
+    if (now == 0) now = detail::true_now();
+    if (next == 0 || next > now) return {.now = now, .next = next, .ran = 0};
+    if (!next_[p].compare_exchange_strong(next, 0)) return {.now = now, .next = 0, .ran = 0};
+    ++ran_;
+    return {.now = now, .next = 0, .ran = 1};
+  }
+  std::int64_t next_when(unsigned p) const noexcept override { return next_[p]; }
+  std::int64_t next_exactly(unsigned p) noexcept override { return next_[p]; }
+
+  // It has no timers, only times.
+  detail::node_layout layout() const noexcept override {
+    return detail::node_layout::of<detail::timer_node>();
+  }
+  detail::timer_node* construct(void* memory) noexcept override {
+    return ::new (memory) detail::timer_node;
+  }
+  void start(detail::timer_node&, std::int64_t, std::int64_t) override { std::terminate(); }
+  bool stop(detail::timer_node&) noexcept override { std::terminate(); }
+  bool reset(detail::timer_node&, std::int64_t, std::int64_t) override { std::terminate(); }
+  void grow(unsigned) override {}
+  void move_timers(unsigned, unsigned) noexcept override {}
+  void drain() noexcept override {}
+  detail::timer_counts counts(unsigned) const noexcept override { return {}; }
+  std::size_t bytes() const noexcept override { return sizeof *this; }
+  std::string verify() const override { return {}; }
+
+ private:
+  std::array<std::atomic<std::int64_t>, most_processors> next_{};
+  std::atomic<int> ran_{0};
+};
+
+class [[gnu::visibility("hidden")]] fake_clockwork {
+ public:
+  explicit fake_clockwork(unsigned processors)
+      : scheduler_(processors, &detail::print_and_terminate,
+                   detail::poller::wait_method::automatic),
+        timers_(*new detail::clockwork(std::make_unique<fake_engine>(), scheduler_, scheduler_)) {
+    scheduler_.start(timers_);
+  }
+  ~fake_clockwork() {
+    scheduler_.stop();
+    detail::end_timers_and_tasks(scheduler_, timers_);
+  }
+  fake_clockwork(const fake_clockwork&) = delete;
+  fake_clockwork& operator=(const fake_clockwork&) = delete;
+
+  detail::live_scheduler& scheduler() noexcept { return scheduler_; }
+  fake_engine& engine() noexcept { return static_cast<fake_engine&>(timers_.its_engine()); }
+
+ private:
+  detail::live_scheduler scheduler_;
+  detail::clockwork& timers_;  ///< ends itself
+};
+
+}  // namespace verge::test
