@@ -8,9 +8,9 @@
 //
 // All of them run timers that are overdue and what waits to go on. New tasks may well be of the
 // kind that the others are stuck in, or merely slow; to begin them all at once would be a thread
-// for each. So these are begun when no processor has come round for 100 ms, by one spare processor that
-// takes them one after the other as long as they end soon; and by one more whenever there has been
-// none that could begin another for 100 ms.
+// for each. So these are begun when no processor has come round for 100 ms, by one spare processor
+// that takes them one after the other as long as they end soon; and by one more whenever there has
+// been none that could begin another for 100 ms.
 
 #include <algorithm>
 #include <cstdio>
