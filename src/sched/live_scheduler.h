@@ -23,8 +23,8 @@
 /// blocks in the poller until the earliest timer of all, or parks if somebody polls already.
 ///
 /// The parts: schedule.cc (what to run next), ready.cc (what has become ready, and whom to wake for
-/// it), workers.cc (threads, and the processors they hold), sysmon.cc (the monitor), spares.cc (what
-/// runs while all processors are stuck).
+/// it), workers.cc (threads, and the processors they hold), sysmon.cc (the monitor), spares.cc
+/// (what runs while all processors are stuck).
 ///
 /// Ground rules
 ///  - `lock_` guards the global queue, the idle sets, the number of processors and the state of the

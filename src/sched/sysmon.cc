@@ -151,8 +151,9 @@ live_scheduler::processor_look live_scheduler::look_at_processors(std::int64_t n
 }
 
 /// Whether the global queue needs a spare processor: nobody has taken anything from it for long,
-/// nor has a processor come round that would. What had begun, or fired, is waited for less long than
-/// what is to begin - unless all are known to be stuck for long, and all tasks begun since ended.
+/// nor has a processor come round that would. What had begun, or fired, is waited for less long
+/// than what is to begin - unless all are known to be stuck for long, and all tasks begun since
+/// ended.
 auto live_scheduler::look_at_global_queue(std::int64_t now, bool came_round) noexcept -> stuckness {
   if (came_round || global_size_.load(std::memory_order_relaxed) == 0) {
     queue_still_since_ = now;
