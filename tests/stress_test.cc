@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <memory>
@@ -39,8 +40,28 @@ namespace {
 
 nanoseconds time_for_each_engine() {
   const char* set = std::getenv("VERGE_STRESS_SECONDS");
-  const double seconds = set == nullptr ? 0.5 : std::strtod(set, nullptr);
+  if (set == nullptr) return 500ms;
+  char* end = nullptr;
+  const double seconds = std::strtod(set, &end);
+  if (end == set || *end != '\0' || !(seconds >= 0 && seconds <= 1e6)) {
+    std::fprintf(stderr,
+                 "VERGE_STRESS_SECONDS is '%s'; set it to a number of seconds, or unset it\n", set);
+    std::exit(2);
+  }
   return nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+TEST(stress_seconds, that_are_no_number_end_the_program_and_say_so) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (const char* wrong : {"abc", "", "10s", "-1", "nan", "inf"}) {
+    EXPECT_EXIT(
+        {
+          ::setenv("VERGE_STRESS_SECONDS", wrong, 1);
+          time_for_each_engine();
+        },
+        testing::ExitedWithCode(2), "set it to a number of seconds")
+        << wrong;
+  }
 }
 
 /// What has been done with one timer, and what it has done.

@@ -122,10 +122,15 @@ class simple_wheel {
   }
 
   void check(std::int64_t when, std::int64_t period, std::int64_t now) const {
-    // A tick more than the span: the time has been read a moment ago, and rounded down.
-    if (when - now > span() + shape_.tick) refuse(when - now);
     // The next time is found when this one has come, and nobody could be told then.
-    if (period > span()) refuse(period);
+    if (period > span()) refuse("a period of " + std::to_string(period) + " ns");
+    // A tick more than the span: the time has been read a moment ago, and rounded down. For the
+    // same reason this is not quite the delay that was asked for, and is said in ticks.
+    const std::int64_t delay = when - now;
+    if (delay > span() + shape_.tick) {
+      const std::int64_t up = delay % shape_.tick >= shape_.tick / 2 ? 1 : 0;
+      refuse("a delay of about " + std::to_string(delay / shape_.tick + up) + " ticks");
+    }
   }
 
   void put(hook& t, std::int64_t when, std::int64_t period) noexcept {
@@ -160,11 +165,11 @@ class simple_wheel {
     while (hand_ < tick) move_to_due(bucket(++hand_));
   }
 
-  [[noreturn]] void refuse(std::int64_t delay) const {
+  [[noreturn]] void refuse(const std::string& what) const {
     throw std::invalid_argument(
-        "verge: a delay of " + std::to_string(delay) +
-        " ns is beyond the span of the simple wheel, which is " + std::to_string(span()) + " ns (" +
-        std::to_string(shape_.size) + " ticks of " + std::to_string(shape_.tick) +
+        "verge: " + what + " is beyond the span of the simple wheel, which is " +
+        std::to_string(span()) + " ns (" + std::to_string(shape_.size) + " ticks of " +
+        std::to_string(shape_.tick) +
         " ns); give it a longer tick or more buckets, or choose the timing wheel");
   }
 

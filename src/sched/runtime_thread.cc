@@ -3,11 +3,23 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <system_error>
 #include <utility>
 
 #include <net/poller.h>
 
 namespace verge::detail {
+
+std::thread start_thread(std::function<void()> f) {
+  try {
+    return std::thread(std::move(f));
+  } catch (const std::system_error& e) {
+    throw std::system_error(e.code(),
+                            "verge: a thread cannot be started; raise the limit on threads (ulimit "
+                            "-u, or pids.max of the control group) or on memory (ulimit -v), or "
+                            "have fewer threads and processors");
+  }
+}
 
 std::thread start_runtime_thread(std::function<void()> f) {
   sigset_t all;
@@ -15,7 +27,7 @@ std::thread start_runtime_thread(std::function<void()> f) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    std::thread t([f = std::move(f)] {
+    std::thread t = start_thread([f = std::move(f)] {
       set_timer_slack(1);
       f();
     });

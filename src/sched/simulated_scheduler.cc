@@ -7,6 +7,7 @@
 
 #include <clock/arithmetic.h>
 #include <clock/simulated_time.h>
+#include <sched/runtime_thread.h>
 #include <sched/this_thread.h>
 #include <timer/clockwork.h>
 
@@ -100,7 +101,7 @@ void simulated_scheduler::give_baton_to_turner_locked() {
   }
   turners_.push_back(std::make_unique<turner>());
   turner& t = *turners_.back();
-  t.thread = std::thread([this, &t] { take_turns(t); });
+  t.thread = start_thread([this, &t] { take_turns(t); });
 }
 
 void simulated_scheduler::take_turns(turner& self) noexcept {

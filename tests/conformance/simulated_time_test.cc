@@ -103,15 +103,13 @@ TEST_P(conformance, L37_a_day_of_tickers_and_time_outs_is_done_at_once) {
       }
     }
   });
-  // The simple wheel looks at all 86 million ticks on the way, and takes no longer time at once.
-  // With a sanitizer, which makes that the better part of a minute, two hours and a half will do.
+  // The simple wheel looks at all 86 million ticks on the way. With a sanitizer, which makes that
+  // the better part of a minute, two hours and a half will do.
   const int periods = takes_any_delay() ? 8640 : scale(8640, 900);
-  const int at_once = takes_any_delay() ? periods : 1;
-  for (int i = 0; i < periods; i += at_once) sim.run_for(at_once * up_to(10s));
-  EXPECT_GE(ticks, periods - periods / 90);
-  EXPECT_LE(ticks, periods);
+  sim.run_for(periods * up_to(10s));
+  EXPECT_EQ(ticks, periods);
   EXPECT_GE(time_outs, periods / 4);
-  EXPECT_LT(processor_time() - before, 60s);
+  EXPECT_LT(processor_time() - before, 10s);
 }
 
 TEST_P(conformance,
