@@ -120,7 +120,7 @@ class live_scheduler final : public scheduler, public engine_host {
 
   /// Until when the one that polls may sleep; 0 while nobody does. For tests.
   std::int64_t polls_until() const noexcept { return poll_until_.load(std::memory_order_relaxed); }
-  /// Allows fewer spare processors. For tests.
+  /// Allows fewer spare processors; none, and that is not worth a word. For tests.
   void limit_spares(unsigned n) noexcept;
 
  private:

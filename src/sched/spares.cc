@@ -107,7 +107,7 @@ bool live_scheduler::bring_up_spare(stuckness how) noexcept {
   unsigned in_use = 0;
   {
     std::lock_guard held(lock_);
-    if (stopping_.load(std::memory_order_relaxed)) return false;
+    if (stopping_.load(std::memory_order_relaxed) || spare_limit_ == 0) return false;
     p = take_spare_locked();
     if (p != nullptr && how == stuckness::all) {
       p->begins_tasks = true;
