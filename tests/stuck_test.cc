@@ -261,7 +261,7 @@ TEST(blocking_calls, that_say_so_are_not_limited_in_number) {
   runtime rt({.processors = processors});
   as_default here(rt);
   blockers stuck;
-  static_cast<detail::live_scheduler&>(rt.scheduler()).limit_spares(1);
+  static_cast<detail::live_scheduler&>(rt.scheduler()).limit_spares(0);
   for (int i = 0; i < 20; ++i) {
     after_func(0s, [block = stuck.block()] { verge::blocking(block); }).detach();
   }
