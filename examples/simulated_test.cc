@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include <verge/chan.h>
@@ -54,9 +53,11 @@ verge::task<int> poll(verge::receiver<int> answers) {
   co_return asked;
 }
 
+int wrong = 0;
+
 void check(bool right, const char* what) {
   std::printf("%s: %s\n", right ? "right" : "WRONG", what);
-  if (!right) std::exit(1);
+  if (!right) ++wrong;
 }
 
 }  // namespace
@@ -99,4 +100,5 @@ int main() {
             "nobody is going to answer");
     }
   }
+  return wrong == 0 ? 0 : 1;
 }

@@ -73,6 +73,7 @@ void at_a_time() {
 void late_together() {
   const verge::chan<int> fired(100);
   std::vector<verge::timer> timers;
+  timers.reserve(100);
   for (int i = 0; i < 100; ++i) {
     timers.push_back(verge::after_func(10ms + i * 10us, [=] { fired.send(i); }, {.slack = 20ms}));
   }
@@ -83,7 +84,7 @@ void late_together() {
 // A runtime of one's own: so many processors, and a say in what becomes of exceptions.
 void own_runtime() {
   const verge::chan<std::string> failures(1);
-  verge::runtime rt({.processors = 1, .on_exception = [=](std::exception_ptr e) {
+  verge::runtime rt({.processors = 1, .on_exception = [=](const std::exception_ptr& e) {
                        try {
                          std::rethrow_exception(e);
                        } catch (const std::exception& what) {
