@@ -34,7 +34,7 @@ void end_node(timer_node& t) noexcept {
 void run_context_callback(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   if (of.forked()) return;
-  if (of.ended()) return of.release(t);
+  if (of.closing()) return of.release(t);  // nobody would run it
   take_callback(t, 0);
 }
 

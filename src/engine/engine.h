@@ -120,8 +120,8 @@ class engine {
   virtual std::int64_t next_exactly(unsigned p) noexcept = 0;
   /// None of the timers of processors [0, n) is due for long, and the caller is about to sleep
   /// until then: the time to forget what was stopped, lest it be woken for that. It takes
-  /// microseconds.
-  virtual void tidy_before_sleep(unsigned /*n*/) noexcept {}
+  /// microseconds, and what payloads take to end. True if there was something.
+  virtual bool tidy_before_sleep(unsigned /*n*/) noexcept { return false; }
   /// Makes room for processors [0, n). From one thread at a time; others may use the engine.
   virtual void grow(unsigned n) = 0;
   /// Gives the timers of processor `from`, which is given up, to processor `to`.

@@ -223,9 +223,9 @@ bool hybrid::sweep_or_begin() noexcept {
   return true;
 }
 
-void hybrid::tidy_before_sleep(unsigned n) noexcept {
+bool hybrid::tidy_before_sleep(unsigned n) noexcept {
   const std::int64_t known = entries();
-  if (known == 0 || known > swept_at_once || known <= 2 * live()) return;
+  if (known == 0 || known > swept_at_once || known <= 2 * live()) return false;
   for (const auto& ts : all().first(n)) {
     std::lock_guard held(ts->lock);
     // The first time round may be the end of a pass that is under way.
@@ -234,6 +234,7 @@ void hybrid::tidy_before_sleep(unsigned n) noexcept {
       }
     }
   }
+  return true;
 }
 
 /// False if this wheel has had that pass already.

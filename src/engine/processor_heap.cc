@@ -195,7 +195,8 @@ std::int64_t processor_heap::next_exactly(unsigned p) noexcept {
   return std::max<std::int64_t>(next, 0);
 }
 
-void processor_heap::tidy_before_sleep(unsigned n) noexcept {
+bool processor_heap::tidy_before_sleep(unsigned n) noexcept {
+  bool any = false;
   for (unsigned p = 0; p < n; ++p) {
     timers& ts = *timers_[p];
     const std::int32_t deleted = ts.deleted_timers.load(std::memory_order_relaxed);
@@ -206,7 +207,9 @@ void processor_heap::tidy_before_sleep(unsigned n) noexcept {
       sweep(ts);
     }
     bury(ts);
+    any = true;
   }
+  return any;
 }
 
 void processor_heap::grow(unsigned n) {

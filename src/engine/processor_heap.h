@@ -32,7 +32,7 @@ class processor_heap final : public engine {
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
   std::int64_t next_when(unsigned p) const noexcept override;
   std::int64_t next_exactly(unsigned p) noexcept override;
-  void tidy_before_sleep(unsigned n) noexcept override;
+  bool tidy_before_sleep(unsigned n) noexcept override;
   void grow(unsigned n) override;
   void move_timers(unsigned from, unsigned to) noexcept override;
   void drain() noexcept override;

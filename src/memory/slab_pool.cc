@@ -223,7 +223,7 @@ slab_stats slab_pool::stats() const noexcept {
   const std::lock_guard lock(mutex_);
   std::size_t cached = 0;
   for (std::uint32_t slot = 0; slot < thread_slots_used(); ++slot) {
-    cached += tables_->caches[slot].count.load(std::memory_order_relaxed);
+    cached += tables_->caches[slot].count.load(std::memory_order_acquire);
   }
   slab_stats s;
   s.bytes_reserved = sizeof(tables) + chunk_count_ * chunk_bytes;

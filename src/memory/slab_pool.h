@@ -193,7 +193,7 @@ class slab_pool {
   static constexpr std::uint32_t batch_size = 64;
 
   struct alignas(64) cache {
-    std::atomic<std::uint32_t> count;   // relaxed: stats() is all that reads it from elsewhere
+    std::atomic<std::uint32_t> count;   // stats() is all that reads it from elsewhere
     std::atomic<std::uint32_t> visits;  // whether its thread makes a visit
     void* nodes[cache_size];
   };
@@ -288,7 +288,8 @@ inline bool slab_pool::free_at_once(void* node, std::uint32_t slot) noexcept {
   // Release: who sees that the life has ended sees all of it.
   version.store(ended, std::memory_order_release);
   c.nodes[count] = node;
-  c.count.store(count + 1, std::memory_order_relaxed);
+  // Release: it may be the last that is done to the pool, and decide about its end.
+  c.count.store(count + 1, std::memory_order_release);
   return true;
 }
 

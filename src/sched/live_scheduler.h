@@ -67,6 +67,10 @@ class live_scheduler final : public scheduler, public engine_host {
   void halt() noexcept;
   /// Whether the calling thread is one of its workers.
   bool runs_here() const noexcept;
+  /// Whether the worker that stopped it, from inside a task, has come back since and left.
+  bool returned() const noexcept {
+    return ended_by_ != nullptr && ended_by_->ended.load(std::memory_order_acquire);
+  }
   /// Hands out what is still on a queue, after stop().
   runnable* take_leftover() noexcept;
   /// Destroys every task that has not ended, after stop().
@@ -147,6 +151,7 @@ class live_scheduler final : public scheduler, public engine_host {
   bool steal_timers(processor& mine, unsigned victim) noexcept;
   void run_overdue(processor& mine) noexcept;
   runnable* poll_without_blocking(worker& w) noexcept;
+  bool forget_stopped_timers() noexcept;
   runnable* block_in_poller(worker& w) noexcept;
   timer_check check_timers(processor& holder, unsigned p) noexcept;
   bool anything_queued() const noexcept;
@@ -247,6 +252,9 @@ class live_scheduler final : public scheduler, public engine_host {
   std::atomic<std::size_t> global_size_{0};  ///< of global_ and fired_
   std::atomic<unsigned> idle_count_{0};
   std::atomic<bool> stopping_{false};
+  /// The program ends: who has waited goes on no more, but for the worker that ends it.
+  std::atomic<bool> halted_{false};
+  std::atomic<const worker*> halted_by_{nullptr};
   std::atomic<bool> monitor_asleep_{false};
 
   /// Workers that look for work: counted up by who starts one, down by itself.

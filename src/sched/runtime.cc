@@ -49,8 +49,20 @@ struct registry {
   std::thread::id exiting_thread;
   /// What was the default one until then. Kept: other threads go on until the very end.
   runtime* halted{nullptr};
-  /// Runtimes that were ended from inside.
-  std::vector<std::shared_ptr<void>> unreturned;
+  /// Runtimes that were ended by a task of their own, until its worker has left them.
+  std::vector<std::shared_ptr<runtime_core>> unreturned;
+
+  void clear_up() noexcept {
+    std::vector<std::shared_ptr<runtime_core>> gone;
+    {
+      std::lock_guard held(lock);
+      const auto first_gone = std::ranges::partition(
+          unreturned, [](const auto& core) { return !core->scheduler.returned(); });
+      gone.assign(first_gone.begin(), first_gone.end());
+      unreturned.erase(first_gone.begin(), first_gone.end());
+    }
+    for (const auto& core : gone) core->timers->let_go();
+  }
 
   static registry& get() {
     static registry& all = *[] {
@@ -63,8 +75,14 @@ struct registry {
 
  private:
   // The list must be whole in the child.
-  static void before_fork() { get().lock.lock(); }
-  static void in_parent() { get().lock.unlock(); }
+  static void before_fork() {
+    get().lock.lock();
+    clockwork::lock_of_all().lock();
+  }
+  static void in_parent() {
+    clockwork::lock_of_all().unlock();
+    get().lock.unlock();
+  }
   static void in_child() {
     registry& all = get();
     for (runtime_core* c = all.first; c != nullptr; c = c->next) {
@@ -74,7 +92,9 @@ struct registry {
     all.first = nullptr;
     all.standard.store(nullptr, std::memory_order_relaxed);  // leaked: its threads are gone
     all.halted = nullptr;
+    all.exiting = false;
     leave_in_child();
+    clockwork::lock_of_all().unlock();
     all.lock.unlock();
   }
 };
@@ -91,8 +111,8 @@ void halt_default_runtime() {
     if (all.halted == nullptr) return;
   }
   auto& s = static_cast<live_scheduler&>(all.halted->scheduler());
-  s.timers().halt();
   s.halt();
+  s.timers().halt();
 }
 
 }  // namespace
@@ -111,6 +131,7 @@ runtime_core::runtime_core(runtime_options& options)
     throw;
   }
   registry& all = registry::get();
+  all.clear_up();
   std::lock_guard held(all.lock);
   next = all.first;
   if (next != nullptr) next->previous = this;
@@ -118,19 +139,40 @@ runtime_core::runtime_core(runtime_options& options)
 }
 
 void runtime_core::end(std::unique_ptr<runtime_core> core) noexcept {
+  registry& all = registry::get();
   runtime_core& self = *core;
+  {
+    std::lock_guard held(all.lock);
+    if (all.exiting) {
+      // What it runs may be waiting for what has been halted, and never end.
+      static_cast<void>(core.release());
+    } else {
+      (self.previous == nullptr ? all.first : self.previous->next) = self.next;
+      if (self.next != nullptr) self.next->previous = self.previous;
+    }
+  }
+  if (core == nullptr) {
+    self.scheduler.halt();
+    self.timers->halt();
+    return;
+  }
   // A task of its own ends it: its thread comes back to the scheduler, and leaves from there.
   const bool from_inside = self.scheduler.runs_here();
-  std::shared_ptr<void> keep(std::move(core));
+  const std::shared_ptr<runtime_core> keep(std::move(core));
+  self.timers->close();
   {
-    registry& all = registry::get();
-    std::lock_guard held(all.lock);
-    (self.previous == nullptr ? all.first : self.previous->next) = self.next;
-    if (self.next != nullptr) self.next->previous = self.previous;
-    if (from_inside) all.unreturned.push_back(keep);
+    // A task of another runtime ends it, and waits until all threads have ended.
+    auto* const other = from_inside ? nullptr : current_scheduler();
+    if (other != nullptr) other->enter_blocking();
+    self.scheduler.stop();
+    if (other != nullptr) other->leave_blocking();
   }
-  self.scheduler.stop();
-  end_timers_and_tasks(self.scheduler, *self.timers, std::move(keep));
+  if (from_inside) {
+    std::lock_guard held(all.lock);
+    all.unreturned.push_back(keep);
+  }
+  end_timers_and_tasks(self.scheduler, *self.timers, keep, from_inside);
+  all.clear_up();
 }
 
 scheduler& scheduler_or_default() {
@@ -183,8 +225,8 @@ runtime& default_runtime() {
   auto made = std::make_unique<runtime>();
   runtime* expected = nullptr;
   if (all.standard.compare_exchange_strong(expected, made.get(), std::memory_order_acq_rel)) {
-    static const int once = std::atexit(&detail::halt_default_runtime);
-    static_cast<void>(once);
+    // Once, and once more in the child of a fork, where handlers that were called are gone.
+    static_cast<void>(std::atexit(&detail::halt_default_runtime));
     return *made.release();
   }
   return *expected;

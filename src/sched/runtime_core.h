@@ -3,6 +3,7 @@
 #include <verge/runtime.h>
 
 #include <sched/live_scheduler.h>
+#include <sched/this_thread.h>
 #include <timer/callback.h>
 #include <timer/clockwork.h>
 
@@ -29,10 +30,10 @@ void print_and_terminate(const std::exception_ptr& e);
 
 /// After the scheduler has stopped: takes the timers off their queues, so that nothing fires any
 /// more, drops what is queued, ends the tasks that are suspended, and the clockwork; `keep` goes
-/// after that.
+/// after that. If `hold`, that waits for clockwork::let_go().
 template <class Scheduler>
-void end_timers_and_tasks(Scheduler& s, clockwork& timers,
-                          std::shared_ptr<void> keep = nullptr) noexcept {
+void end_timers_and_tasks(Scheduler& s, clockwork& timers, std::shared_ptr<void> keep = nullptr,
+                          bool hold = false) noexcept {
   timers.close();
   timers.its_engine().drain();
   while (runnable* r = s.take_leftover()) {
@@ -40,8 +41,8 @@ void end_timers_and_tasks(Scheduler& s, clockwork& timers,
     if (r->run == &run_callback) discard_callback(static_cast<timer_node&>(*r));
   }
   s.abandon_jobs();
-  timers.its_engine().drain();  // of what destructors have started
-  timers.end(std::move(keep));
+  scheduler_ends(s);
+  timers.end(std::move(keep), hold);
 }
 
 /// The engine of that name.

@@ -1,6 +1,7 @@
 // What a worker runs next: schedule, and find_runnable when its own queue is empty.
 
 #include <algorithm>
+#include <utility>
 
 #include <clock/true_clock.h>
 #include <sched/fence.h>
@@ -96,7 +97,7 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
 }
 
 runnable* live_scheduler::find_runnable(worker& w) noexcept {
-  for (;;) {
+  for (bool tidied = false;;) {
     processor& p = *w.held;
     if (stopping_.load(std::memory_order_relaxed) || p.retiring.load(std::memory_order_relaxed)) {
       return nullptr;
@@ -107,6 +108,8 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
       pause();
       continue;
     }
+    // With the processor still held, as the user's destructors may run; and a look after that.
+    if (!std::exchange(tidied, true) && forget_stopped_timers()) continue;
 
     {
       std::lock_guard held(lock_);
@@ -134,6 +137,7 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
     if (w.held == nullptr) {
       if (runnable* r = block_in_poller(w)) return r;
       if (w.held == nullptr && !park(w)) return nullptr;
+      tidied = false;
       w.held->count_look();
     }
   }
@@ -238,6 +242,14 @@ runnable* live_scheduler::poll_without_blocking(worker& w) noexcept {
   return first;
 }
 
+/// Lest somebody who sleeps until the first timer be woken for one that was stopped. True if there
+/// were such.
+bool live_scheduler::forget_stopped_timers() noexcept {
+  const first_timer next = time_sleep_until();
+  return next.when != 0 && next.when - cheap_now() > long_sleep &&
+         engine_->tidy_before_sleep(slots());
+}
+
 /// Sleeps in the poller until something is ready or the earliest timer of all is due, unless
 /// somebody else does. Returns with a processor if there was one to be had, and with what the poll
 /// found; the rest of that goes to the queues.
@@ -246,11 +258,7 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   poll_until_.store(INT64_MAX, std::memory_order_relaxed);
   // Publish first, then look: see the ground rules.
   full_fence();
-  first_timer next = time_sleep_until();
-  if (next.when != 0 && next.when - cheap_now() > long_sleep) {
-    engine_->tidy_before_sleep(slots());
-    next = time_sleep_until();
-  }
+  const first_timer next = time_sleep_until();
   std::int64_t timeout = -1;
   if (next.when != 0) {
     timeout = next.when - true_now();

@@ -1,7 +1,11 @@
 // Workers, and which of them holds which processor.
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -102,20 +106,33 @@ void live_scheduler::halt() noexcept {
     let_idle_workers_go_locked();
   }
   monitor_note_.leave();
+  halted_by_.store(this_thread.as_worker, std::memory_order_relaxed);
+  halted_.store(true, std::memory_order_relaxed);
+  // Who is seen to wait from here on sees this when it has waited.
+  full_fence();
   const std::int64_t end = true_now() + halt_patience;
   while (somebody_runs() && true_now() < end) {
     poller_.break_poll();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   if (monitor_.joinable()) monitor_.join();
-  std::lock_guard held(lock_);
-  for (const auto& w : workers_) {
-    // Who has said so is on the way out and needs no lock.
-    if (w->ended.load(std::memory_order_acquire)) {
-      w->thread.join();
-    } else {
-      w->thread.detach();
+  std::vector<std::thread::native_handle_type> ended;
+  {
+    std::lock_guard held(lock_);
+    for (const auto& w : workers_) {
+      if (w->ended.load(std::memory_order_acquire)) {
+        ended.push_back(w->thread.native_handle());
+      } else {
+        w->thread.detach();
+      }
     }
+  }
+  // With no lock, and not for long: there may be thread_local objects of the user's.
+  timespec limit{};
+  ::clock_gettime(CLOCK_REALTIME, &limit);
+  ++limit.tv_sec;
+  for (const auto thread : ended) {
+    if (::pthread_timedjoin_np(thread, nullptr, &limit) != 0) ::pthread_detach(thread);
   }
 }
 
@@ -365,7 +382,14 @@ void live_scheduler::block(thread_waiter& waiter, const char* /*waiting_for*/) n
   if (w != nullptr) w->waits.store(true, std::memory_order_release);
   enter_blocking();
   waiter.wait_in_kernel();
-  if (w != nullptr) w->waits.store(false, std::memory_order_release);
+  if (w != nullptr) {
+    w->waits.store(false, std::memory_order_release);
+    full_fence();
+    if (halted_.load(std::memory_order_relaxed) &&
+        w != halted_by_.load(std::memory_order_relaxed)) {
+      for (;;) ::pause();
+    }
+  }
   leave_blocking();
 }
 

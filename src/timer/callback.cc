@@ -131,9 +131,13 @@ void run_callback(runnable& r) noexcept {
 }
 
 void discard_callback(timer_node& t) noexcept {
-  const std::uint32_t n = waiting(t.runs.exchange(ended, std::memory_order_acq_rel));
+  // Others may be running still, and be waited for: a callback that ends its own runtime.
+  std::uint32_t runs = t.runs.load(std::memory_order_relaxed);
+  while (!t.runs.compare_exchange_weak(runs, (runs & ~waiting_mask) | ended,
+                                       std::memory_order_acq_rel, std::memory_order_relaxed)) {
+  }
   clockwork& of = clockwork::of(t);
-  for (std::uint32_t i = 0; i < n; ++i) of.release(t);
+  for (std::uint32_t i = 0; i < waiting(runs); ++i) of.release(t);
 }
 
 bool end_callbacks(timer_node& t) noexcept {

@@ -44,6 +44,7 @@ struct ticker_state : channel_payload {
   std::int64_t next_tick{0};  ///< burst: the time of the next tick to be sent
   std::uint64_t owed{0};      ///< burst: ticks that are due and have not been sent
   bool in_channel{false};     ///< delay: a tick waits to be taken; the timer is not armed meanwhile
+  bool kept{false};           ///< delay: it refers to itself
 };
 static_assert(fits_in_node<ticker_state*, periodic_payload_bytes>);
 
@@ -147,10 +148,21 @@ void arm_delayed(timer_node& t) noexcept {
   try {
     of.reset(t, p.due, 0);
   } catch (...) {
-    // No memory for the queue: the ticker stands still.
     p.due = 0;
+    if (of.closing()) return;
+    // No memory for the queue: the ticker stands still.
     of.home().unhandled(std::current_exception());
   }
+}
+
+/// While a tick waits to be taken no queue knows the timer; if it has no handle either, this is
+/// what keeps it. With the lock held.
+void keep_without_queue(timer_node& t) noexcept {
+  if (!std::exchange(ticker_of(t).kept, true)) t.refs.fetch_add(1, std::memory_order_relaxed);
+}
+/// Where the caller, or a queue, has a reference.
+void keep_no_longer(timer_node& t) noexcept {
+  if (std::exchange(ticker_of(t).kept, false)) t.refs.fetch_sub(1, std::memory_order_release);
 }
 
 void fire_delay(timer_node& t, std::int64_t now) noexcept {
@@ -163,6 +175,7 @@ void fire_delay(timer_node& t, std::int64_t now) noexcept {
     arm_delayed(t);
   } else {
     ticker_of(t).in_channel = true;
+    keep_without_queue(t);
   }
 }
 
@@ -175,6 +188,9 @@ void tick_taken(void* context) noexcept {
   if (ticker->in_channel) {
     ticker->in_channel = false;
     arm_delayed(t);
+    // If it could not be armed this may be all that keeps it, and it cannot be freed with the lock
+    // held: it stays until its handle goes.
+    if (p.due != 0) keep_no_longer(t);
   } else if (p.due != 0 && ticker->owed > 0) {
     // The place in the ring that was just made free; nobody waits while values are there.
     time_point value = as_time_point(ticker->next_tick);
@@ -233,6 +249,7 @@ void arm(timer_node& t, std::int64_t when, std::int64_t period) noexcept {
     s->next_tick = when;
     s->owed = 0;
     s->in_channel = false;
+    keep_no_longer(t);
   }
 }
 
@@ -296,6 +313,7 @@ bool stop_channel(timer_node& t) noexcept {
   if (counting != nullptr) {
     counting->owed = 0;
     in_channel = std::exchange(counting->in_channel, false);
+    keep_no_longer(t);
   }
   // A tick that waits says nothing about whether a ticker still runs.
   return armed || (in_channel && (!is_ticker(t) || counting != nullptr));

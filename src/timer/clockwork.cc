@@ -39,12 +39,16 @@ void clockwork::close() noexcept {
   all_seen_ = nodes_.wait_for_visits();
 }
 
-void clockwork::end(std::shared_ptr<void> keep) noexcept {
+void clockwork::end(std::shared_ptr<void> keep, bool hold) noexcept {
   if (!closing()) close();
   state_.fetch_or(has_ended, std::memory_order_relaxed);
+  // Who starts a timer again, and has not seen that, is seen here; or sees it then: the lock of the
+  // queue decides.
+  engine_->drain();
   {
     std::lock_guard held(late);
     keep_ = std::move(keep);
+    held_ = hold;
     if (!all_seen_) return;  // one node may not have been counted: it is all left as it is
     count_left();
     if (left_ != 0) return;
@@ -52,7 +56,16 @@ void clockwork::end(std::shared_ptr<void> keep) noexcept {
   delete_all();
 }
 
-void clockwork::count_left() noexcept { left_ = nodes_.stats().nodes_live; }
+void clockwork::let_go() noexcept {
+  {
+    std::lock_guard held(late);
+    held_ = false;
+    if (!all_seen_) return;
+    count_left();
+    if (left_ != 0) return;
+  }
+  delete_all();
+}
 
 void clockwork::free_late(void* memory) noexcept {
   {
@@ -63,6 +76,27 @@ void clockwork::free_late(void* memory) noexcept {
     if (left_ != 0) return;
   }
   delete_all();
+}
+
+void clockwork::count_left() noexcept { left_ = nodes_.stats().nodes_live + (held_ ? 1 : 0); }
+
+std::mutex& clockwork::lock_of_all() noexcept { return late; }
+
+void clockwork::halt() noexcept {
+  halted_by_ = std::this_thread::get_id();
+  state_.fetch_or(is_halted, std::memory_order_release);
+  quick_.store(nullptr, std::memory_order_relaxed);
+}
+
+bool clockwork::given_up() const noexcept {
+  const std::uint8_t state = state_.load(std::memory_order_acquire);
+  return (state & is_forked) != 0 ||
+         ((state & is_halted) != 0 && halted_by_ == std::this_thread::get_id());
+}
+
+void clockwork::take_off_again() {
+  engine_->drain();
+  throw_ended();
 }
 
 void clockwork::delete_all() noexcept {

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <thread>
 
 #include <clock/arithmetic.h>
 #include <clock/fast_clock.h>
@@ -136,13 +138,19 @@ class [[gnu::visibility("hidden")]] clockwork {
   bool reset(timer_node & t, std::int64_t when, std::int64_t period) {
     if (hybrid* const h = quick()) return h->hybrid::reset(t, when, period);
     refuse_if_ended();
-    return engine_->reset(t, when, period);
+    const bool was_waiting = engine_->reset(t, when, period);
+    if (ended()) [[unlikely]]
+      take_off_again();
+    return was_waiting;
   }
   /// The same, if nobody else stops or resets it meanwhile.
   bool reset_alone(timer_node & t, std::int64_t when, std::int64_t period) {
     if (hybrid* const h = quick()) return h->hybrid::reset_alone(t, when, period);
     refuse_if_ended();
-    return engine_->reset_alone(t, when, period);
+    const bool was_waiting = engine_->reset_alone(t, when, period);
+    if (ended()) [[unlikely]]
+      take_off_again();
+    return was_waiting;
   }
 
   /// The engine, if it is the default one and the runtime has not ended in any way; else nullptr.
@@ -155,8 +163,11 @@ class [[gnu::visibility("hidden")]] clockwork {
   /// The runtime ends, and no timer fires any more; but others may be using handles.
   void close() noexcept;
   /// Closes it, and nothing is started any more. Deletes the clockwork now, or when the last handle
-  /// has gone, and `keep` after it.
-  void end(std::shared_ptr<void> keep = nullptr) noexcept;
+  /// has gone, and `keep` after it. If `hold`, not before let_go() either.
+  void end(std::shared_ptr<void> keep = nullptr, bool hold = false) noexcept;
+  void let_go() noexcept;
+  /// The lock that all clockworks share, for a fork: it must be free in the child.
+  static std::mutex& lock_of_all() noexcept;
   void refuse_if_ended() const {
     if (ended()) [[unlikely]]
       throw_ended();
@@ -170,15 +181,12 @@ class [[gnu::visibility("hidden")]] clockwork {
     state_.fetch_or(is_forked, std::memory_order_relaxed);
     quick_.store(nullptr, std::memory_order_relaxed);
   }
-  /// The program is ending: what waits goes on waiting, and handles that go leave all as it is.
-  void halt() noexcept {
-    state_.fetch_or(is_halted, std::memory_order_relaxed);
-    quick_.store(nullptr, std::memory_order_relaxed);
-  }
-  /// Nobody will clear up after the handles of its timers any more: the process does when it ends.
-  bool given_up() const noexcept {
-    return (state_.load(std::memory_order_relaxed) & (is_forked | is_halted)) != 0;
-  }
+  /// The calling thread ends the program: handles that go with static objects leave all as it is.
+  void halt() noexcept;
+  /// Whether a handle that goes here and now is to leave all as it is: after a fork locks may be
+  /// held by threads that are no more; and the thread that ends the program must not wait for a
+  /// callback that may never end.
+  bool given_up() const noexcept;
   bool forked() const noexcept { return (state_.load(std::memory_order_relaxed) & is_forked) != 0; }
 
  private:
@@ -189,6 +197,8 @@ class [[gnu::visibility("hidden")]] clockwork {
   [[noreturn]] static void throw_bad_alloc();
   void free_late(void* memory) noexcept;
   void count_left() noexcept;
+  /// A timer was started again just as the runtime ended.
+  [[noreturn]] void take_off_again();
   void delete_all() noexcept;
   /// The host's, without asking it where that is the fast clock.
   std::int64_t cheap_now() noexcept {
@@ -215,6 +225,8 @@ class [[gnu::visibility("hidden")]] clockwork {
   static constexpr std::size_t not_counted = SIZE_MAX;
   std::size_t left_{not_counted};
   bool all_seen_{false};
+  bool held_{false};
+  std::thread::id halted_by_;  ///< before is_halted is set
   std::shared_ptr<void> keep_;
 };
 

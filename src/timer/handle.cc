@@ -88,8 +88,6 @@ void make_small(timer_node& t, const timer_behaviour& does, small_payload payloa
 [[gnu::noinline]] void destroy_slowly(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   of.fetch(t);
-  // After a fork its locks may be held by threads that are no more; and where the program ends, its
-  // callback may never do.
   if (of.given_up()) return;
   if (is_channel_timer(t)) {
     stop_channel(t);

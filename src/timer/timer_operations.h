@@ -81,12 +81,19 @@ bool del_timer(basic_timer<Policy>& t, Part&& part) {
           // Read before letting go: afterwards the timer may be on no heap, or on another.
           basic_timers<Policy>* owner = t.owner.load(std::memory_order_relaxed);
           part();
-          t.state.store(timer_state::deleted, std::memory_order_release);
-          if (mutated<Policy>(mutant::late_owner)) owner = t.owner.load(std::memory_order_relaxed);
+          if (mutated<Policy>(mutant::late_owner)) {
+            t.state.store(timer_state::deleted, std::memory_order_release);
+            owner = t.owner.load(std::memory_order_relaxed);
+          }
           if (owner == nullptr) [[unlikely]] {
             Policy::bad_timer("del_timer: the timer has no owner", t, s);
           }
+          // Counted first: if the timer was the last of a runtime that has ended, the heap goes
+          // with it.
           owner->deleted_timers.fetch_add(1, std::memory_order_relaxed);
+          if (!mutated<Policy>(mutant::late_owner)) {
+            t.state.store(timer_state::deleted, std::memory_order_release);
+          }
           return true;
         }
         break;
