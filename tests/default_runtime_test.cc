@@ -157,6 +157,75 @@ TEST_F(default_runtime_test, ends_at_exit_though_callbacks_and_tasks_wait_for_ev
       ExitedWithCode(8), "");
 }
 
+/// Of objects that go after it has ended: whether what they see stands still.
+struct sees_that_it_stands_still {
+  std::atomic<long>& steps;
+  ~sees_that_it_stands_still() {
+    const long before = steps;
+    std::this_thread::sleep_for(50ms);
+    if (steps != before) std::_Exit(97);
+  }
+};
+
+TEST_F(default_runtime_test, lets_no_task_go_on_after_exit) {
+  EXPECT_EXIT(
+      {
+        static std::atomic<long> steps{0};
+        static const sees_that_it_stands_still witness{steps};
+        static chan<int> there(0);
+        static chan<int> back(0);
+        go([] {
+          for (;; ++steps) {
+            there.send(1);
+            back.recv();
+          }
+        }).detach();
+        go([] {
+          for (;; ++steps) {
+            there.recv();
+            back.send(1);
+          }
+        }).detach();
+        exit_with(eventually([] { return steps > 100; }), 11);
+      },
+      ExitedWithCode(11), "");
+}
+
+TEST_F(default_runtime_test, ends_at_exit_though_threads_of_its_start_tasks_as_they_end) {
+  struct starts_a_task {
+    int used = 0;
+    ~starts_a_task() {
+      go([] {}).detach();
+    }
+  };
+  EXPECT_EXIT(
+      {
+        go([] {
+          thread_local starts_a_task mine;
+          ++mine.used;
+        }).join();
+        std::exit(12);
+      },
+      ExitedWithCode(12), "");
+}
+
+TEST_F(default_runtime_test, ends_at_exit_though_a_static_runtime_waits_for_it) {
+  EXPECT_EXIT(
+      {
+        static runtime own({.processors = 1});
+        static chan<int> never(0);
+        static std::atomic<bool> waits{false};
+        own.spawn([] {
+             auto suspended = default_runtime().spawn([]() -> task<> { co_await recv(never); });
+             waits = true;
+             suspended.join();
+           })
+            .detach();
+        exit_with(eventually([] { return waits.load(); }), 13);
+      },
+      ExitedWithCode(13), "");
+}
+
 TEST_F(default_runtime_test, ends_at_exit_while_other_threads_use_its_timers) {
   for (int round = 0; round < test::scale(10, 3); ++round) {
     EXPECT_EXIT(

@@ -139,6 +139,18 @@ TEST_F(missed_ticks_test, a_channel_that_outlives_its_ticker_delivers_nothing_mo
   }
 }
 
+TEST_F(missed_ticks_test, a_ticker_without_a_handle_goes_on_though_nobody_took_its_ticks_in_time) {
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    ticker tk(10ms, policy);
+    const auto c = tk.c();
+    tk.detach();
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_TRUE(c.recv());
+      sim_.run_for(35ms);
+    }
+  }
+}
+
 /// every() calls on a grid: a late call does not make the next one late.
 TEST_F(missed_ticks_test, every_keeps_its_grid_whatever_its_calls_do) {
   std::vector<std::int64_t> called;

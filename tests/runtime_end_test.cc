@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <verge/context.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
 #include <verge/time.h>
 
 #include <atomic>
+#include <exception>
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -199,6 +202,124 @@ TEST(a_runtime_that_ends, may_do_so_by_a_task_or_a_callback_of_its_own) {
     EXPECT_EQ(rt, nullptr);
     EXPECT_EQ(others, 0);
   }
+}
+
+/// How many descriptors the process has: a runtime that is left behind has some.
+std::size_t open_descriptors() {
+  std::size_t n = 0;
+  for ([[maybe_unused]] const auto& d : std::filesystem::directory_iterator("/proc/self/fd")) ++n;
+  return n;
+}
+
+TEST(a_runtime_that_ends, by_a_task_of_its_own_is_cleared_up_after_that_has_returned) {
+  const auto end_from_inside = [] {
+    std::atomic<bool> ended{false};
+    std::string error;
+    auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
+    rt->spawn([&] {
+        rt.reset();
+        try {
+          after_func(1h, [] {}).detach();
+        } catch (const std::logic_error& e) {
+          error = e.what();
+        }
+        ended = true;
+      }).detach();
+    ASSERT_TRUE(eventually([&] { return ended.load(); }));
+    EXPECT_THAT(error, testing::HasSubstr("has ended"));
+  };
+  end_from_inside();
+  const std::size_t before = open_descriptors();
+  for (int i = 0; i < 10; ++i) end_from_inside();
+  EXPECT_TRUE(eventually([&] {
+    runtime another({.processors = 1});
+    return open_descriptors() <= before + 8;
+  }));
+}
+
+TEST(a_runtime_that_ends, by_a_callback_leaves_that_running_though_its_timer_has_fired_again) {
+  auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
+  std::atomic<bool> ending{false};
+  std::atomic<bool> ended{false};
+  std::atomic<bool> go_on{false};
+  ticker t;
+  rt->run([&] {
+    t = every(1ms, [&, alive = std::make_shared<bool>(true)] {
+      if (ending.exchange(true)) return;
+      while (rt->stats().total.timers_fired < 5) std::this_thread::yield();
+      rt.reset();
+      ended = true;
+      while (!go_on) std::this_thread::yield();
+      EXPECT_TRUE(*alive);
+    });
+  });
+  ASSERT_TRUE(eventually([&] { return ended.load(); }));
+  std::atomic<pid_t> destroys_it{0};
+  std::thread other([&] {
+    destroys_it = ::gettid();
+    t = ticker();
+    EXPECT_TRUE(go_on) << "it waits for the callback";
+  });
+  EXPECT_TRUE(eventually([&] { return destroys_it != 0 && test::is_asleep(destroys_it); }));
+  go_on = true;
+  other.join();
+}
+
+TEST(a_runtime_that_ends, by_a_task_of_another_leaves_the_others_processor_to_its_tasks) {
+  runtime a({.processors = 1});
+  auto b = std::make_unique<runtime>(runtime_options{.processors = 1});
+  std::atomic<bool> begun{false};
+  std::atomic<pid_t> ends_it{0};
+  b->spawn([&] {
+     begun = true;
+     ASSERT_TRUE(eventually([&] { return ends_it != 0 && test::is_asleep(ends_it); }));
+     a.spawn([] {}).join();
+   }).detach();
+  ASSERT_TRUE(eventually([&] { return begun.load(); }));
+  a.run([&] {
+    ends_it = ::gettid();
+    b.reset();
+  });
+  EXPECT_EQ(b, nullptr);
+}
+
+TEST(a_runtime_that_ends, calls_its_handler_of_exceptions_no_more) {
+  join_handle<> h;
+  ticker handle_that_is_left;
+  std::atomic<int> first{0};
+  std::atomic<int> second{0};
+  {
+    runtime rt({.processors = 1, .on_exception = [&](const std::exception_ptr&) { ++first; }});
+    rt.run([&] { handle_that_is_left = every(1h, [] {}); });
+    h = rt.spawn([] { throw std::runtime_error("nobody joins it"); });
+    ASSERT_TRUE(eventually([&] { return h.done(); }));
+  }
+  runtime other({.processors = 1, .on_exception = [&](const std::exception_ptr&) { ++second; }});
+  other.run([&] { h = join_handle<>(); });
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(second, 1) << "the one where the handle was dropped";
+}
+
+TEST(a_runtime_that_ends, takes_context_callbacks_along_that_a_suspended_task_would_call) {
+  std::size_t before = 0;
+  for (int i = 0; i < 5; ++i) {
+    {
+      runtime rt({.processors = 1});
+      const chan<int> never;
+      rt.run([&, never]() -> task<> {
+        go([](chan<int> c) -> task<> {
+          auto [ctx, cancel] = with_cancel(background());
+          after_func(ctx, [] {}).detach();
+          const canceller when_destroyed = std::move(cancel);
+          co_await verge::recv(c);
+        }(never))
+            .detach();
+        co_await verge::yield();
+      });
+    }
+    if (i == 0) before = open_descriptors();
+  }
+  EXPECT_LE(open_descriptors(), before);
 }
 
 }  // namespace
