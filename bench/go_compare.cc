@@ -173,7 +173,8 @@ idle_comparison compare_idle(runtimes& ours, int processors, bool quick, go_proc
   ours.of(processors).run([&] {
     for (int i = 0; i < timers; ++i) far.emplace_back(std::chrono::hours(1));
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until all of them sleep
+  // Until all of them sleep: the monitor looks for a tenth of a second whether that will last.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
   idle_comparison found{duration, watch_idle(getpid(), duration), {}};
   if (go != nullptr) found.go = watch_idle(go->pid(), duration);
   return found;
