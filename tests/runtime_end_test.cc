@@ -237,6 +237,34 @@ TEST(a_runtime_that_ends, by_a_task_of_its_own_is_cleared_up_after_that_has_retu
   }));
 }
 
+/// What it starts then does not run, and it is not woken: both go when the runtime is cleared up.
+TEST(a_runtime_that_ends, by_a_task_of_its_own_takes_that_along_if_it_suspends) {
+  struct witness {
+    std::atomic<bool>& gone;
+    ~witness() { gone = true; }
+  };
+  std::atomic<bool> ended{false};
+  std::atomic<bool> gone{false};
+  std::atomic<bool> ran{false};
+  const chan<int> never(1);
+  auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
+  rt->spawn([&, never]() -> task<> {
+      const witness w{gone};
+      rt.reset();
+      go([&] { ran = true; }).detach();
+      ended = true;
+      co_await verge::recv(never);
+      ran = true;
+    }).detach();
+  ASSERT_TRUE(eventually([&] { return ended.load(); }));
+  EXPECT_TRUE(eventually([&] {
+    const runtime another({.processors = 1});
+    return gone.load();
+  }));
+  EXPECT_TRUE(never.try_send(1));
+  EXPECT_FALSE(ran);
+}
+
 TEST(a_runtime_that_ends, by_a_callback_leaves_that_running_though_its_timer_has_fired_again) {
   auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
   std::atomic<bool> ending{false};

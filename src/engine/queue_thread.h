@@ -54,6 +54,7 @@ class alignas(128) queue_thread {
   /// Starts the thread. Throws std::logic_error if it runs, std::system_error if it cannot be had.
   void start() {
     std::lock_guard held(thread_lock_);
+    if (drained_) return;
     if (thread_.joinable()) {
       throw std::logic_error("verge: this timer thread has been started already; stop it first");
     }
@@ -67,10 +68,7 @@ class alignas(128) queue_thread {
     if (!thread_.joinable()) {
       throw std::logic_error("verge: this timer thread does not run; start it first");
     }
-    stopping_.store(true, std::memory_order_release);
-    note_.leave();
-    thread_.join();
-    started_.store(false, std::memory_order_relaxed);
+    join_locked();
   }
   [[nodiscard]] bool running() const noexcept { return started_.load(std::memory_order_acquire); }
 
@@ -156,8 +154,8 @@ class alignas(128) queue_thread {
     {
       std::lock_guard held(thread_lock_);
       drained_ = true;
+      if (thread_.joinable()) join_locked();
     }
-    if (running()) stop();
     for (;;) {
       node* t = nullptr;
       {
@@ -174,11 +172,14 @@ class alignas(128) queue_thread {
     return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
   }
 
+  void join_locked() noexcept {
+    stopping_.store(true, std::memory_order_release);
+    note_.leave();
+    thread_.join();
+    started_.store(false, std::memory_order_relaxed);
+  }
+
   void start_once() {
-    {
-      std::lock_guard held(thread_lock_);
-      if (drained_) return;
-    }
     try {
       start();
     } catch (const std::logic_error&) {

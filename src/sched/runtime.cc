@@ -61,7 +61,10 @@ struct registry {
       gone.assign(first_gone.begin(), first_gone.end());
       unreturned.erase(first_gone.begin(), first_gone.end());
     }
-    for (const auto& core : gone) core->timers->let_go();
+    for (const auto& core : gone) {
+      end_tasks(core->scheduler);  // the task that ended it, if it waits, and what that has started
+      core->timers->let_go();
+    }
   }
 
   static registry& get() {
@@ -89,6 +92,8 @@ struct registry {
       c->timers->lost_in_fork();
       c->scheduler.net()->lost_in_fork();
     }
+    for (const auto& core : all.unreturned) core->timers->lost_in_fork();
+    static_cast<void>(new std::vector(std::move(all.unreturned)));
     all.first = nullptr;
     all.standard.store(nullptr, std::memory_order_relaxed);  // leaked: its threads are gone
     all.halted = nullptr;
@@ -105,6 +110,7 @@ void halt_default_runtime() {
   registry& all = registry::get();
   {
     std::lock_guard held(all.lock);
+    if (all.exiting) return;  // registered twice, by a process and its child
     all.exiting = true;
     all.exiting_thread = std::this_thread::get_id();
     all.halted = all.standard.exchange(nullptr, std::memory_order_acq_rel);

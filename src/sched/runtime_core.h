@@ -28,6 +28,16 @@ struct [[gnu::visibility("hidden")]] runtime_core {
 /// The default for exceptions that nobody takes.
 void print_and_terminate(const std::exception_ptr& e);
 
+/// Drops what is queued, and ends the tasks that are suspended.
+template <class Scheduler>
+void end_tasks(Scheduler& s) noexcept {
+  while (runnable* r = s.take_leftover()) {
+    // Callbacks that had fired and not begun. Whatever else is queued is part of a job.
+    if (r->run == &run_callback) discard_callback(static_cast<timer_node&>(*r));
+  }
+  s.abandon_jobs();
+}
+
 /// After the scheduler has stopped: takes the timers off their queues, so that nothing fires any
 /// more, drops what is queued, ends the tasks that are suspended, and the clockwork; `keep` goes
 /// after that. If `hold`, that waits for clockwork::let_go().
@@ -36,11 +46,7 @@ void end_timers_and_tasks(Scheduler& s, clockwork& timers, std::shared_ptr<void>
                           bool hold = false) noexcept {
   timers.close();
   timers.its_engine().drain();
-  while (runnable* r = s.take_leftover()) {
-    // Callbacks that had fired and not begun. Whatever else is queued is part of a job.
-    if (r->run == &run_callback) discard_callback(static_cast<timer_node&>(*r));
-  }
-  s.abandon_jobs();
+  end_tasks(s);
   scheduler_ends(s);
   timers.end(std::move(keep), hold);
 }

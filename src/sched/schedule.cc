@@ -246,8 +246,12 @@ runnable* live_scheduler::poll_without_blocking(worker& w) noexcept {
 /// were such.
 bool live_scheduler::forget_stopped_timers() noexcept {
   const first_timer next = time_sleep_until();
-  return next.when != 0 && next.when - cheap_now() > long_sleep &&
-         engine_->tidy_before_sleep(slots());
+  if (next.when == 0 || next.when - cheap_now() <= long_sleep) return false;
+  worker& w = *this_thread.as_worker;
+  w.firing = true;
+  const bool any = engine_->tidy_before_sleep(slots());
+  w.firing = false;
+  return any;
 }
 
 /// Sleeps in the poller until something is ready or the earliest timer of all is due, unless

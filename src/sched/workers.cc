@@ -263,6 +263,10 @@ void live_scheduler::give_up_locked(worker& w) noexcept {
 /// the caller has counted it among the spinning already. False if there is no thread to be had.
 bool live_scheduler::start_worker(processor* p, bool spinning) noexcept {
   std::unique_lock held(lock_);
+  if (p != nullptr && ended_) {  // for a task that has ended the runtime, and goes on
+    put_idle_locked(*p);
+    p = nullptr;
+  }
   if (p == nullptr && !stopping_.load(std::memory_order_relaxed)) p = take_idle_locked();
   if (p == nullptr) {
     if (spinning) spinning_.fetch_sub(1, std::memory_order_relaxed);
@@ -365,7 +369,9 @@ void live_scheduler::regain(worker& w, processor* last) noexcept {
 
 void live_scheduler::enter_blocking() noexcept {
   worker* w = worker_with_processor();
-  if (w == nullptr) return;
+  // What ends with a timer, in the middle of a look at timers, keeps the processor: the look needs
+  // it afterwards.
+  if (w == nullptr || w->firing) return;
   w->before_blocking = w->held;
   hand_off(*w);
 }
@@ -387,6 +393,7 @@ void live_scheduler::block(thread_waiter& waiter, const char* /*waiting_for*/) n
     full_fence();
     if (halted_.load(std::memory_order_relaxed) &&
         w != halted_by_.load(std::memory_order_relaxed)) {
+      w->waits.store(true, std::memory_order_release);
       for (;;) ::pause();
     }
   }
