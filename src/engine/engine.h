@@ -105,10 +105,6 @@ class engine {
   }
   /// Starts it again, or at another time. True if it was waiting.
   virtual bool reset(timer_node& t, std::int64_t when, std::int64_t period) = 0;
-  /// The same, for one who has seen to it that nobody else stops or resets it meanwhile.
-  virtual bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period) {
-    return reset(t, when, period);
-  }
 
   /// Runs what is due of processor p's timers. `now` is 0 if the caller has not read the clock.
   /// `own` says that the calling worker holds p; a thief does not.

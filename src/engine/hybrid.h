@@ -48,7 +48,8 @@ class hybrid final : public engine {
   bool stop(timer_node& t) noexcept override;
   retired retire(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
-  bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period) override;
+  /// The same, for one who has seen to it that nobody else stops or resets it meanwhile.
+  bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period);
 
   // The same for the usual case, and for a thread that has a slot. False: it is not that case, and
   // nothing is changed.
@@ -137,6 +138,7 @@ class hybrid final : public engine {
     return {timers_.data(), made_.load(std::memory_order_acquire)};
   }
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
+  bool finish_reset(node& t, std::int64_t when, std::int64_t period, timers::change so_far);
   bool reset_with_entry(node& t, std::int64_t when, std::int64_t period,
                         hybrid_timers<policy>::change so_far);
   void start_with_entry(timer_node& t, std::int64_t when, std::int64_t period);
@@ -206,18 +208,17 @@ inline retired hybrid::retire(timer_node& t) noexcept {
 
 inline bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
   node& n = static_cast<node&>(t);
-  const timers::change so_far = timers::reset_in_place(n, when, period);
-  if (so_far == timers::change::was_armed) [[likely]]
-    return true;
-  return reset_with_entry(n, when, period, so_far);
+  return finish_reset(n, when, period, timers::reset_in_place(n, when, period));
 }
 
 inline bool hybrid::reset_alone(timer_node& t, std::int64_t when, std::int64_t period) {
   node& n = static_cast<node&>(t);
-  const timers::change so_far = timers::reset_in_place_alone(n, when, period);
-  if (so_far == timers::change::was_armed) [[likely]]
-    return true;
-  return reset_with_entry(n, when, period, so_far);
+  return finish_reset(n, when, period, timers::reset_in_place_alone(n, when, period));
+}
+
+inline bool hybrid::finish_reset(node& t, std::int64_t when, std::int64_t period,
+                                 timers::change so_far) {
+  return so_far == timers::change::was_armed || reset_with_entry(t, when, period, so_far);
 }
 
 inline bool hybrid::start_at_once(timer_node& t, std::int64_t when, std::uint32_t slot) noexcept {

@@ -34,13 +34,14 @@ std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
 }
 
 void clockwork::close() noexcept {
+  if (closing()) return;
   quick_.store(nullptr, std::memory_order_relaxed);
   state_.fetch_or(is_closing, std::memory_order_relaxed);
   all_seen_ = nodes_.wait_for_visits();
 }
 
 void clockwork::end(std::shared_ptr<void> keep, bool hold) noexcept {
-  if (!closing()) close();
+  close();
   state_.fetch_or(has_ended, std::memory_order_relaxed);
   // Who starts a timer again, and has not seen that, is seen here; or sees it then: the lock of the
   // queue decides.

@@ -146,11 +146,7 @@ class [[gnu::visibility("hidden")]] clockwork {
   /// The same, if nobody else stops or resets it meanwhile.
   bool reset_alone(timer_node & t, std::int64_t when, std::int64_t period) {
     if (hybrid* const h = quick()) return h->hybrid::reset_alone(t, when, period);
-    refuse_if_ended();
-    const bool was_waiting = engine_->reset_alone(t, when, period);
-    if (ended()) [[unlikely]]
-      take_off_again();
-    return was_waiting;
+    return reset(t, when, period);
   }
 
   /// The engine, if it is the default one and the runtime has not ended in any way; else nullptr.
