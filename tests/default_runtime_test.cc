@@ -162,7 +162,7 @@ struct sees_that_it_stands_still {
   std::atomic<long>& steps;
   ~sees_that_it_stands_still() {
     const long before = steps;
-    std::this_thread::sleep_for(50ms);
+    std::this_thread::sleep_for(50ms);  // in which nothing may happen
     if (steps != before) std::_Exit(97);
   }
 };

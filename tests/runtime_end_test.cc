@@ -125,6 +125,7 @@ class a_runtime_that_ends_under_way : public testing::TestWithParam<engine> {
       std::vector<verge::timer> timers(2000);
       std::atomic<int> fired{0};
       std::atomic<int> at_work{0};
+      std::atomic<int> used{0};
       std::vector<std::thread> others;
       {
         runtime rt({.processors = 2, .engine = GetParam()});
@@ -139,11 +140,15 @@ class a_runtime_that_ends_under_way : public testing::TestWithParam<engine> {
         for (std::size_t k = 0; k < 2; ++k) {
           others.emplace_back([&, k] {
             ++at_work;
-            for (std::size_t i = k; i < timers.size(); i += 2) use(timers[i]);
+            for (std::size_t i = k; i < timers.size(); i += 2) {
+              use(timers[i]);
+              ++used;
+            }
           });
         }
         ASSERT_TRUE(eventually([&] { return at_work == 2; }));
-        std::this_thread::sleep_for(std::chrono::microseconds(round * 40));
+        // It ends in the middle of that, each time at another point.
+        ASSERT_TRUE(eventually([&] { return used >= round * 50; }));
       }
       const int at_end = fired;
       for (auto& t : others) t.join();
