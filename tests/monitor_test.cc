@@ -18,6 +18,7 @@
 #include <support/blockers.h>
 #include <support/fake_engine.h>
 #include <support/patience.h>
+#include <support/restless.h>
 
 namespace verge::test {
 namespace {
@@ -79,14 +80,7 @@ TEST(the_monitor, polls_the_network_while_all_are_busy) {
   auto& scheduler = static_cast<detail::live_scheduler&>(rt.scheduler());
   scheduler.limit_spares(0);  // one might come up on a machine that stands still, and would poll
   auto [from, to] = make_pipe().or_throw();
-  std::atomic<bool> over{false};
-  std::atomic<int> turns{0};
-  auto restless = rt.spawn([&]() -> task<> {
-    while (!over) {
-      ++turns;
-      co_await verge::yield();
-    }
-  });
+  const test::restless busy(rt);
   std::atomic<bool> waits{false};
   auto reader = rt.spawn([&, &in = from]() -> task<std::size_t> {
     std::array<char, 8> text;
@@ -101,13 +95,11 @@ TEST(the_monitor, polls_the_network_while_all_are_busy) {
     breaks.reset(earlier -= 10s);
     return scheduler.polls_until() == 0;
   }));
-  const int before = turns;
-  ASSERT_TRUE(eventually([&] { return turns > before + 1; })) << "the reader is suspended";
+  const int before = busy.turns();
+  ASSERT_TRUE(eventually([&] { return busy.turns() > before + 1; })) << "the reader is suspended";
 
   EXPECT_TRUE(to.write_all("hello").wait());
   EXPECT_TRUE(eventually([&] { return reader.done(); }));
-  over = true;
-  restless.join();
   EXPECT_EQ(reader.join(), 5u);
 }
 

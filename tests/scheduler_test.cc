@@ -14,6 +14,7 @@
 #include <sched/live_scheduler.h>
 #include <support/as_default.h>
 #include <support/patience.h>
+#include <support/restless.h>
 
 namespace verge::test {
 namespace {
@@ -49,19 +50,10 @@ TEST(the_global_queue, has_its_turn_though_the_local_one_is_never_empty) {
   runtime rt({.processors = 1});
   // On a machine that stands still a spare one might come up, and would do instead.
   static_cast<detail::live_scheduler&>(rt.scheduler()).limit_spares(0);
-  std::atomic<bool> over{false};
-  std::atomic<int> turns{0};
-  auto restless = rt.spawn([&]() -> task<> {
-    while (!over) {
-      ++turns;
-      co_await verge::yield();
-    }
-  });
-  ASSERT_TRUE(eventually([&] { return turns > 0; }));
+  const test::restless busy(rt);
+  ASSERT_TRUE(eventually([&] { return busy.turns() > 0; }));
   auto from_outside = rt.spawn([] { return 5; });
   EXPECT_TRUE(eventually([&] { return from_outside.done(); }));
-  over = true;
-  restless.join();
   EXPECT_EQ(from_outside.join(), 5);
 }
 

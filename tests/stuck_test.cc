@@ -21,6 +21,7 @@
 #include <support/as_default.h>
 #include <support/blockers.h>
 #include <support/patience.h>
+#include <support/restless.h>
 
 namespace verge::test {
 namespace {
@@ -195,22 +196,13 @@ TEST_F(stuck_processors, let_a_task_go_on_that_waits_for_a_pipe) {
 /// A task on a spare processor that never has nothing to do does not keep it for itself.
 TEST_F(stuck_processors, are_helped_though_a_spare_one_is_always_busy) {
   block_all();
-  std::atomic<bool> over{false};
-  std::atomic<int> turns{0};
-  auto restless = rt.spawn([&]() -> task<> {
-    while (!over) {
-      ++turns;
-      co_await verge::yield();
-    }
-  });
-  EXPECT_TRUE(eventually([&] { return turns > 1000; })) << turns;
+  const test::restless busy(rt);
+  EXPECT_TRUE(eventually([&] { return busy.turns() > 1000; })) << busy.turns();
   std::atomic<bool> fired{false};
   const auto t = after_func(1ms, [&] { fired = true; });
   EXPECT_TRUE(eventually([&] { return fired.load(); }));
   auto other = rt.spawn([] {});
   EXPECT_TRUE(eventually([&] { return other.done(); }));
-  over = true;
-  EXPECT_TRUE(eventually([&] { return restless.done(); }));
 }
 
 TEST(stuck_callbacks, leave_what_had_fired_with_them_to_a_spare_processor) {
