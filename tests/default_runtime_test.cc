@@ -14,13 +14,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <sched/this_thread.h>
 #include <support/patience.h>
 #include <support/scale.h>
+#include <support/thread_state.h>
+#include <timer/clockwork.h>
 
 // A child of a program with threads is just what this is about; the sanitizer would end it.
 extern "C" const char* __tsan_default_options();  // NOLINT(bugprone-reserved-identifier)
@@ -346,6 +350,36 @@ TEST_F(default_runtime_test, is_forked_while_its_threads_are_at_work) {
         exit_with(right == 20, 8);
       },
       ExitedWithCode(8), "");
+}
+
+/// A fork waits for whoever has one of them: in the child nobody would let go of it.
+TEST_F(default_runtime_test, finds_the_locks_that_all_runtimes_share_free_in_the_child_of_a_fork) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "sanitizers take no new threads, or no leaks, in the child of a fork";
+#endif
+  for (std::mutex* lock : {&detail::lock_of_schedulers(), &detail::clockwork::lock_of_all()}) {
+    EXPECT_EXIT(
+        {
+          const runtime rt({.processors = 1});
+          const pid_t forks = ::gettid();
+          std::atomic<bool> is_held{false};
+          std::thread other([&] {
+            std::lock_guard held(*lock);
+            is_held = true;
+            eventually([&] { return test::is_asleep(forks); });
+          });
+          eventually([&] { return is_held.load(); });
+          const int code = in_child([] {
+            ::alarm(60);
+            runtime({.processors = 1}).run([] { after_func(1h, [] {}).detach(); });
+            std::_Exit(9);
+          });
+          other.join();
+          std::fprintf(stderr, "the child said %d\n", code);
+          exit_with(code == 9, 8);
+        },
+        ExitedWithCode(8), "the child said 9");
+  }
 }
 
 /// What a child does that was forked inside a callback or a task: timers, tasks and channels of a

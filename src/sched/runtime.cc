@@ -70,19 +70,21 @@ struct registry {
   static registry& get() {
     static registry& all = *[] {
       auto* r = new registry;
-      ::pthread_atfork(&before_fork, &in_parent, &in_child);
+      ::pthread_atfork(&before_fork, &after_fork, &in_child);
       return r;
     }();
     return all;
   }
 
  private:
-  // The list must be whole in the child.
+  // The lists must be whole in the child, and the locks free.
   static void before_fork() {
     get().lock.lock();
     clockwork::lock_of_all().lock();
+    lock_of_schedulers().lock();
   }
-  static void in_parent() {
+  static void after_fork() {
+    lock_of_schedulers().unlock();
     clockwork::lock_of_all().unlock();
     get().lock.unlock();
   }
@@ -99,8 +101,7 @@ struct registry {
     all.halted = nullptr;
     all.exiting = false;
     leave_in_child();
-    clockwork::lock_of_all().unlock();
-    all.lock.unlock();
+    after_fork();
   }
 };
 

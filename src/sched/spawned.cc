@@ -64,6 +64,8 @@ void scheduler_ends(const scheduler& s) noexcept {
   std::erase(schedulers.all, &s);
 }
 
+std::mutex& lock_of_schedulers() noexcept { return living::get().lock; }
+
 void spawned_base::launch() {
   home->job_started(*this);
   home->ready(*this);

@@ -2,6 +2,8 @@
 
 #include <verge/detail/scheduling.h>
 
+#include <mutex>
+
 namespace verge::detail {
 
 class ready_list;
@@ -23,6 +25,8 @@ struct thread_state {
 /// to the one whose task it left, if that one is still there.
 void scheduler_begins(const scheduler& s);
 void scheduler_ends(const scheduler& s) noexcept;
+/// That of the list which these keep, for a fork: it must be free in the child.
+std::mutex& lock_of_schedulers() noexcept;
 
 /// In the child of a fork: the calling thread, the only one there, belongs to nothing any more.
 void leave_in_child() noexcept;
