@@ -20,18 +20,16 @@
 // (tsc_anchor.h has the figures):
 //
 //   the anchor   ahead by 0 .. 150. The kernel's clock is read between two reads of the counter,
-//   and
-//                its time is given to the first: so the anchor can only be ahead, and by less than
-//                the two are apart. If that is more than 150 (an interrupt, a
-//                preemption, a trapped rdtsc, a system call in place of the vDSO), the reading is
-//                used once and is not made an anchor. Usually it is 40.
-//   the rate     +-250 in a window, if it is within 1.25 %. It is measured anew every millisecond
-//   or
-//                so, to better than 0.1 %. NTP steers by at most 0.05 %, 10 ns in a window.
-//                ADJ_TICK can steer by up to 10 %, but a change of more than 1.25 % in one step
-//                shows when the next anchor is taken: then the rate is dropped, and until it is
-//                known again every reading is one of CLOCK_MONOTONIC. So only such a step can break
-//                the bound, and for one window.
+//                and its time is given to the first: so the anchor can only be ahead, by less than
+//                the two are apart. If that is more than 150 (an interrupt, a preemption, a trapped
+//                rdtsc, a system call in place of the vDSO), the reading is used once and is not
+//                made an anchor. Usually it is 40.
+//   the rate     +-250 in a window, if it is within 1.25 %. It is measured anew every ms or so, to
+//                better than 0.1 %. NTP steers by at most 0.05 %, 10 ns in a window. ADJ_TICK
+//                can steer by up to 10 %, but a change of more than 1.25 % in one step shows when
+//                the next anchor is taken: then the rate is dropped, and until it is known again
+//                every reading is one of CLOCK_MONOTONIC. So only such a step can break the bound,
+//                and for one window.
 //   early        behind. Nothing holds an unfenced rdtsc back while older loads are waiting for
 //   execution    memory; the reorder buffer bounds that to a few cache misses, 150 each.
 //
