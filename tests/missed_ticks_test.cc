@@ -8,6 +8,8 @@
 #include <ostream>
 #include <vector>
 
+#include <timer/clockwork.h>
+
 namespace verge {
 namespace {
 
@@ -35,6 +37,7 @@ class missed_ticks_test : public testing::Test {
   std::int64_t since_start(time_point t) const {
     return std::chrono::duration_cast<milliseconds>(t - start_).count();
   }
+  std::size_t timers_in_use() { return sim_.scheduler().timers().memory().nodes_live; }
   /// The drawing: every 10, the first tick is taken at once, and nobody receives until 34.
   void draw(missed_ticks policy, int after_34) {
     const ticker tk(10ms, policy);
@@ -147,6 +150,31 @@ TEST_F(missed_ticks_test, a_ticker_without_a_handle_goes_on_though_nobody_took_i
     for (int i = 0; i < 5; ++i) {
       EXPECT_TRUE(c.recv());
       sim_.run_for(35ms);
+    }
+  }
+}
+
+/// As with tick(). Whichever goes last, the handle or the receivers, and also if a tick waits.
+TEST_F(missed_ticks_test, a_ticker_without_a_handle_ends_when_nobody_can_receive_from_it) {
+  const std::size_t before = timers_in_use();
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    for (const bool a_tick_waits : {false, true}) {
+      for (const bool handle_goes_first : {false, true}) {
+        SCOPED_TRACE(testing::Message()
+                     << static_cast<int>(policy) << a_tick_waits << handle_goes_first);
+        ticker tk(10ms, policy);
+        {
+          auto copy = tk.c();
+          const auto c = copy;
+          if (handle_goes_first) tk.detach();
+          copy = {};
+          EXPECT_TRUE(c.recv());
+          sim_.run_for(a_tick_waits ? 35ms : 5ms);
+          EXPECT_EQ(timers_in_use(), before + 1);
+        }
+        tk.detach();
+        EXPECT_EQ(timers_in_use(), before);
+      }
     }
   }
 }

@@ -182,6 +182,94 @@ TEST_P(a_runtime_that_ends_under_way, lets_them_be_detached) {
   });
 }
 
+/// How many descriptors the process has: a runtime that is left behind has some.
+std::size_t open_descriptors() {
+  std::size_t n = 0;
+  for ([[maybe_unused]] const auto& d : std::filesystem::directory_iterator("/proc/self/fd")) ++n;
+  return n;
+}
+
+/// A tick of such a ticker is taken, and the ticker armed for the next, just as all is taken off.
+TEST_P(a_runtime_that_ends_under_way, is_gone_once_nobody_can_receive_from_a_ticker_any_more) {
+  const std::size_t before = open_descriptors();
+  for (int round = 0; round < test::scale(60, 20); ++round) {
+    for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+      auto rt = std::make_unique<runtime>(runtime_options{.processors = 1, .engine = GetParam()});
+      receiver<time_point> c;
+      rt->run([&] {
+        ticker t(1us, policy);
+        c = t.c();
+        t.detach();
+      });
+      std::atomic<bool> ended{false};
+      std::atomic<int> taken{0};
+      std::thread other([&, c = std::move(c)] {
+        while (!ended) taken += c.try_recv() ? 1 : 0;
+        taken += c.try_recv() ? 1 : 0;
+      });
+      ASSERT_TRUE(eventually([&] { return taken > round % 20; }));
+      rt.reset();
+      ended = true;
+      other.join();
+    }
+  }
+  EXPECT_LE(open_descriptors(), before);
+}
+TEST_P(a_runtime_that_ends_under_way, is_gone_though_nobody_has_taken_the_tick_of_a_ticker) {
+  const std::size_t before = open_descriptors();
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    for (const bool somebody_could : {false, true}) {
+      receiver<time_point> c;
+      {
+        runtime rt({.processors = 1, .engine = GetParam()});
+        rt.run([&] {
+          ticker t(1us, policy);
+          if (somebody_could) c = t.c();
+          ASSERT_TRUE(eventually([&] { return t.c().size() == 1; }));
+          t.detach();
+        });
+      }
+      EXPECT_EQ(c && c.try_recv(), somebody_could);
+    }
+    EXPECT_LE(open_descriptors(), before);
+  }
+}
+
+/// What a callback has captured ends with the runtime, on whatever thread, but never inside an
+/// operation on a channel: it may use that channel.
+TEST_P(a_runtime_that_ends_under_way, ends_payloads_where_no_channel_is_locked) {
+  for (int round = 0; round < test::scale(100, 20); ++round) {
+    auto rt = std::make_unique<runtime>(runtime_options{.processors = 1, .engine = GetParam()});
+    verge::timer t;
+    std::atomic<int> ended{0};
+    rt->run([&] {
+      t = verge::timer(30s);
+      for (int i = 0; i < 200; ++i) {
+        after_func(30s, [p = std::shared_ptr<receiver<time_point>>(new auto(t.c()),
+                                                                   [&](receiver<time_point>* c) {
+                                                                     EXPECT_FALSE(c->try_recv());
+                                                                     delete c;
+                                                                     ++ended;
+                                                                   })] {
+        }).detach();
+      }
+    });
+    std::atomic<bool> at_work{false};
+    std::thread other([&] {
+      at_work = true;
+      try {
+        for (;;) t.reset(30s);
+      } catch (const std::logic_error&) {
+      }
+    });
+    ASSERT_TRUE(eventually([&] { return at_work.load(); }));
+    rt.reset();
+    other.join();
+    t = verge::timer();
+    EXPECT_EQ(ended, 200);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(engines, a_runtime_that_ends_under_way,
                          testing::ValuesIn(engines().begin(), engines().end()),
                          [](const auto& e) { return std::string(name_of(e.param)); });
@@ -207,13 +295,6 @@ TEST(a_runtime_that_ends, may_do_so_by_a_task_or_a_callback_of_its_own) {
     EXPECT_EQ(rt, nullptr);
     EXPECT_EQ(others, 0);
   }
-}
-
-/// How many descriptors the process has: a runtime that is left behind has some.
-std::size_t open_descriptors() {
-  std::size_t n = 0;
-  for ([[maybe_unused]] const auto& d : std::filesystem::directory_iterator("/proc/self/fd")) ++n;
-  return n;
 }
 
 TEST(a_runtime_that_ends, by_a_task_of_its_own_is_cleared_up_after_that_has_returned) {

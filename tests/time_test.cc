@@ -90,7 +90,7 @@ TEST(after_func, takes_what_can_only_be_moved) {
 
 /// Counts how many of it there are.
 struct counted {
-  static inline int alive = 0;
+  static inline std::atomic<int> alive = 0;
   counted() { ++alive; }
   counted(const counted&) { ++alive; }
   counted(counted&&) noexcept { ++alive; }
@@ -330,6 +330,31 @@ TEST(a_callback_that_destroys_its_own_handle, ends_the_ticker_from_within) {
   sim.run_for(1s);
   EXPECT_EQ(ticks, 3);
   EXPECT_EQ(counted::alive, 0);
+}
+
+/// A queue may still know such a timer, if it was started again. Whoever takes it off there ends
+/// what it has captured, but not before he has let go of all locks.
+TEST(a_callback_that_destroys_its_own_handle, leaves_its_captures_to_the_next_who_starts_a_timer) {
+  for (const engine e : engines()) {
+    runtime rt({.processors = 1, .engine = e});
+    const as_default here(rt);
+    std::vector<verge::timer> others(8);  // with so many it is not worth while to look for stopped
+    for (auto& t : others) t = after_func(50s, [] {});
+    std::atomic<bool> in_place{false};
+    std::atomic<bool> over{false};
+    verge::timer t;
+    t = after_func(0s, [&, c = counted()] {
+      while (!in_place) std::this_thread::yield();
+      t.reset(30s);
+      t = verge::timer();
+      over = true;
+    });
+    in_place = true;
+    ASSERT_TRUE(eventually([&] { return over.load(); }));
+    rt.run([] {});  // its callback has returned
+    const verge::timer later(40s);
+    EXPECT_TRUE(eventually([] { return counted::alive == 0; })) << name_of(e);
+  }
 }
 
 // ---- Time-outs ----------------------------------------------------------------------------------

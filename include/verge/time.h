@@ -191,6 +191,7 @@ class ticker {
     return detail::reset_ticker(node_, saturate(period).count());
   }
 
+  /// Lets it tick on: a function for good, a channel for as long as somebody has a receiver of it.
   void detach() noexcept {
     if (node_ != nullptr) detail::detach_timer(*std::exchange(node_, nullptr));
   }

@@ -41,6 +41,7 @@ void context_scope::arm(clockwork& of) {
     of.free(t);
     throw;
   }
+  of.clear_up();
 }
 
 /// For the one who has finished the scope.

@@ -122,9 +122,12 @@ class engine {
   virtual void grow(unsigned n) = 0;
   /// Gives the timers of processor `from`, which is given up, to processor `to`.
   virtual void move_timers(unsigned from, unsigned to) noexcept = 0;
-  /// Takes every timer off its queue without running it. Nobody checks timers any more, and none
-  /// is started; others may stop and reset them meanwhile, and what they start again stays.
+  /// Takes every timer off its queue without running it. Nobody checks timers any more; others may
+  /// start, stop and reset them meanwhile, and drain as well, and what they start stays.
   virtual void drain() noexcept = 0;
+  /// Ends the payloads of timers that only a queue still knew (clockwork::leave_dead). Operations
+  /// on timers do not, for who calls them may have a lock.
+  virtual void bury_dead() noexcept {}
 
   virtual timer_counts counts(unsigned p) const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;

@@ -72,11 +72,13 @@ void processor_heap::policy::release_shared(node& n) noexcept {
     clockwork::of(n).free(n);
     return;
   }
-  auto& ts = static_cast<timers&>(*n.owner.load(std::memory_order_relaxed));
-  n.next = ts.dead.load(std::memory_order_relaxed);
-  while (!ts.dead.compare_exchange_weak(n.next, &n, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
+  auto& dead = static_cast<timers&>(*n.owner.load(std::memory_order_relaxed)).engine.dead_;
+  clockwork& of = clockwork::of(n);
+  n.next = dead.load(std::memory_order_relaxed);
+  while (!dead.compare_exchange_weak(n.next, &n, std::memory_order_release,
+                                     std::memory_order_relaxed)) {
   }
+  of.leave_dead();
 }
 
 void processor_heap::policy::bad_timer(const char* operation, const machine_timer& t,
@@ -84,9 +86,9 @@ void processor_heap::policy::bad_timer(const char* operation, const machine_time
   abort_on_bad_timer(operation, &t, s, t.when);
 }
 
-void processor_heap::bury(timers& ts) noexcept {
-  if (ts.dead.load(std::memory_order_relaxed) == nullptr) return;
-  runnable* r = ts.dead.exchange(nullptr, std::memory_order_acquire);
+void processor_heap::bury_dead() noexcept {
+  if (dead_.load(std::memory_order_relaxed) == nullptr) return;
+  runnable* r = dead_.exchange(nullptr, std::memory_order_acquire);
   while (r != nullptr) {
     auto& n = static_cast<timer_node&>(*std::exchange(r, r->next));
     clockwork::of(n).bury(n);
@@ -116,8 +118,6 @@ inline void processor_heap::tidy(timers& ts) noexcept {
     std::lock_guard held(ts.lock);
     if (should_clear_deleted(ts)) sweep(ts);
   }
-  if (ts.dead.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
-    bury(ts);
 }
 
 void processor_heap::start(timer_node& t, std::int64_t when, std::int64_t period) {
@@ -174,7 +174,7 @@ timer_check processor_heap::check_timers(unsigned p, std::int64_t now, bool own)
     // By its own processor only: it costs a pass over the heap, and a thief is in a hurry.
     if (own && should_clear_deleted(ts)) sweep(ts);
   }
-  bury(ts);
+  bury_dead();
   return {.now = now, .next = detail::next_when(ts), .ran = ran};
 }
 
@@ -191,7 +191,7 @@ std::int64_t processor_heap::next_exactly(unsigned p) noexcept {
     // Nothing is due before the beginning of time: this only puts the head in order.
     next = run_timer(ts, 0);
   }
-  bury(ts);
+  bury_dead();
   return std::max<std::int64_t>(next, 0);
 }
 
@@ -206,9 +206,9 @@ bool processor_heap::tidy_before_sleep(unsigned n) noexcept {
       std::lock_guard held(ts.lock);
       sweep(ts);
     }
-    bury(ts);
     any = true;
   }
+  bury_dead();
   return any;
 }
 
@@ -232,7 +232,7 @@ void processor_heap::move_timers(unsigned from, unsigned to) noexcept {
     }
     source.give_back_all();
   }
-  bury(source);
+  bury_dead();
   if (const std::int64_t next = detail::next_when(target); next != 0) host_.wake_net_poller(next);
 }
 
@@ -244,7 +244,7 @@ void processor_heap::drain() noexcept {
       remove_all_timers(*ts);
       ts->give_back_all();
     }
-    bury(*ts);
+    bury_dead();
   }
 }
 

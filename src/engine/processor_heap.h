@@ -36,6 +36,7 @@ class processor_heap final : public engine {
   void grow(unsigned n) override;
   void move_timers(unsigned from, unsigned to) noexcept override;
   void drain() noexcept override;
+  void bury_dead() noexcept override;
 
   timer_counts counts(unsigned p) const noexcept override;
   std::size_t bytes() const noexcept override;
@@ -74,9 +75,6 @@ class processor_heap final : public engine {
     explicit timers(processor_heap& e) noexcept : engine(e) {}
 
     processor_heap& engine;
-    /// Nodes that the heap was the last to let go of, and that have a payload to be ended: that is
-    /// the user's code, and waits until no lock is held. Linked by runnable::next.
-    std::atomic<runnable*> dead{nullptr};
     /// Nodes that were left to the heap and that a sweep has taken off. Each timer that is started
     /// here gives one of them to the starter's part of the slab, where it is the next to be used.
     /// To free all at once would fill that part: what is over goes to other processors then, and
@@ -91,12 +89,14 @@ class processor_heap final : public engine {
   };
 
   static std::string verify(const timers& ts);
-  static void bury(timers& ts) noexcept;
   static void sweep(timers& ts) noexcept;
   static void tidy(timers& ts) noexcept;
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
 
   engine_host& host_;
+  /// Nodes that a heap was the last to let go of, and that have a payload to be ended: that is the
+  /// user's code, and waits until no lock is held, of whoever. Linked by runnable::next.
+  std::atomic<runnable*> dead_{nullptr};
   std::array<std::unique_ptr<timers>, 256> timers_;
 };
 

@@ -49,9 +49,11 @@ descriptor::descriptor(int fd, traits t, const net_home& home) noexcept
 
 descriptor::~descriptor() {
   for (direction& d : directions_) {
-    if (d.timer != nullptr && !clockwork::of(*d.timer).forked()) {
-      clockwork::of(*d.timer).release(*d.timer);
-    }
+    if (d.timer == nullptr) continue;
+    clockwork& timers = clockwork::of(*d.timer);
+    if (timers.forked()) continue;
+    timers.clear_up();
+    timers.release(*d.timer);
   }
 }
 

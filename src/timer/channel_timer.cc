@@ -12,8 +12,12 @@
 //    nothing.
 //  - stop and reset, under the lock, throw away what is in the channel. A time that nobody has
 //    received counts as pending.
-//  - Locks: the channel's before any of the engine's. The engine fires with none held.
+//  - Locks: the channel's before any of the engine's. The engine fires with none held. No payload
+//    ends while a channel is locked, for that is the user's code.
 //  - The channel's hook context is the node, set back under the lock before the node goes.
+//  - A channel has a reference for its node, one for each receiver, and one for a ticker's handle.
+//    Whoever leaves only the first of them stops the timer, for nobody will receive from it again.
+//    (Not so a one-shot with a handle: that fires once in any case, and is cheaper for it.)
 
 #include <timer/channel_timer.h>
 
@@ -146,7 +150,7 @@ void arm_delayed(timer_node& t) noexcept {
   if (of.ended()) return;
   p.due = of.deadline(ticker_of(t).period);
   try {
-    of.reset(t, p.due, 0);
+    of.reset_alone(t, p.due, 0);
   } catch (...) {
     p.due = 0;
     if (of.closing()) return;
@@ -156,13 +160,25 @@ void arm_delayed(timer_node& t) noexcept {
 }
 
 /// While a tick waits to be taken no queue knows the timer; if it has no handle either, this is
-/// what keeps it. With the lock held.
+/// what keeps it for those who can receive. With the lock held.
 void keep_without_queue(timer_node& t) noexcept {
   if (!std::exchange(ticker_of(t).kept, true)) t.refs.fetch_add(1, std::memory_order_relaxed);
 }
-/// Where the caller, or a queue, has a reference.
+/// The caller has a reference, or a queue; if the latter has dropped it meanwhile, as the runtime
+/// ends, all stays as it is: a node cannot be freed with the lock held. It is the last thing that
+/// is done to a node.
 void keep_no_longer(timer_node& t) noexcept {
-  if (std::exchange(ticker_of(t).kept, false)) t.refs.fetch_sub(1, std::memory_order_release);
+  ticker_state& s = ticker_of(t);
+  if (!s.kept) return;
+  s.kept = false;
+  std::uint32_t refs = t.refs.load(std::memory_order_relaxed);
+  while (refs > 1) {
+    if (t.refs.compare_exchange_weak(refs, refs - 1, std::memory_order_release,
+                                     std::memory_order_relaxed)) {
+      return;
+    }
+  }
+  s.kept = true;
 }
 
 void fire_delay(timer_node& t, std::int64_t now) noexcept {
@@ -188,8 +204,8 @@ void tick_taken(void* context) noexcept {
   if (ticker->in_channel) {
     ticker->in_channel = false;
     arm_delayed(t);
-    // If it could not be armed this may be all that keeps it, and it cannot be freed with the lock
-    // held: it stays until its handle goes.
+    // If it could not be armed this may be all that keeps it: it stays until who could receive has
+    // gone.
     if (p.due != 0) keep_no_longer(t);
   } else if (p.due != 0 && ticker->owed > 0) {
     // The place in the ring that was just made free; nobody waits while values are there.
@@ -200,7 +216,7 @@ void tick_taken(void* context) noexcept {
   }
 }
 
-/// The last receiver of after() or tick() goes.
+/// The last receiver goes, and there is no handle, or that goes.
 void channel_unused(chan_base& c) noexcept {
   timer_node* t = nullptr;
   c.lock();
@@ -215,7 +231,10 @@ void channel_unused(chan_base& c) noexcept {
   c.unlock();
   if (t == nullptr) return;
   clockwork& of = clockwork::of(*t);
-  if (!of.forked()) stop_channel(*t);
+  if (!of.forked()) {
+    stop_channel(*t);
+    of.clear_up();
+  }
   of.release(*t);
 }
 
@@ -225,7 +244,8 @@ constexpr timer_behaviour behaviours[] = {
     {.fire = &fire_burst, .invoke = nullptr, .destroy = &destroy_channel},
     {.fire = &fire_delay, .invoke = nullptr, .destroy = &destroy_channel}};
 
-constexpr chan_hooks when_taken{.taken = &tick_taken, .unused = nullptr};
+constexpr chan_hooks stop_when_unused{.taken = nullptr, .unused = &channel_unused};
+constexpr chan_hooks when_taken{.taken = &tick_taken, .unused = &channel_unused};
 
 bool is(const timer_node& t, channel_kind kind) noexcept {
   return t.does.load(std::memory_order_relaxed) == &behaviours[static_cast<std::size_t>(kind)];
@@ -255,9 +275,7 @@ void arm(timer_node& t, std::int64_t when, std::int64_t period) noexcept {
 
 }  // namespace
 
-const chan_hooks stop_when_unused{.taken = nullptr, .unused = &channel_unused};
-
-timer_node& make_channel_timer(clockwork& of, channel_kind kind, const chan_hooks* hooks) {
+timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle) {
   const bool keeps_count = kind == channel_kind::burst || kind == channel_kind::delay;
   auto ticker = kind == channel_kind::one_shot ? nullptr : std::make_unique<ticker_state>();
   tick_state* channel = tick_state::make(1);
@@ -268,7 +286,11 @@ timer_node& make_channel_timer(clockwork& of, channel_kind kind, const chan_hook
     tick_state::drop(channel);
     throw;
   }
-  channel->hooks = keeps_count ? &when_taken : hooks;
+  if (keeps_count) {
+    channel->hooks = &when_taken;
+  } else if (kind != channel_kind::one_shot || !has_handle) {
+    channel->hooks = &stop_when_unused;
+  }
   channel->hooks_context = t;
   if (ticker == nullptr) {
     ::new (static_cast<void*>(t->payload)) channel_payload{.channel = channel, .due = 0};
@@ -317,6 +339,28 @@ bool stop_channel(timer_node& t) noexcept {
   }
   // A tick that waits says nothing about whether a ticker still runs.
   return armed || (in_channel && (!is_ticker(t) || counting != nullptr));
+}
+
+void end_channel(timer_node& t) noexcept {
+  clockwork& of = clockwork::of(t);
+  stop_channel(t);
+  of.clear_up();
+  if (is_ticker(t)) static_cast<void>(payload(t).channel->drop_reference());  // the node has one
+  of.release(t);
+}
+
+void detach_channel(timer_node& t) noexcept {
+  clockwork& of = clockwork::of(t);
+  if (of.closing()) {
+    // It may have been started again while the runtime ended: nobody else would take it off.
+    {
+      const locked_channel held(t);
+      of.stop(t);
+    }
+    of.clear_up();
+  }
+  if (is_ticker(t)) tick_state::drop(payload(t).channel);
+  of.release(t);
 }
 
 bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period) {

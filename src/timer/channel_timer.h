@@ -14,8 +14,9 @@ using tick_state = chan_state<clock::time_point>;
 
 enum class channel_kind : std::uint8_t { one_shot, skip, burst, delay };
 
-/// A node with a channel, not started. Throws std::bad_alloc.
-timer_node& make_channel_timer(clockwork& of, channel_kind kind, const chan_hooks* hooks);
+/// A node with a channel, not started. If it is a ticker and has a handle, then that is to have a
+/// share in the channel. Throws std::bad_alloc.
+timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle);
 void destroy_channel(timer_node& t) noexcept;
 inline bool is_channel_timer(const timer_node& t) noexcept {
   return t.does.load(std::memory_order_relaxed)->destroy == &destroy_channel;
@@ -29,7 +30,8 @@ bool stop_channel(timer_node& t) noexcept;
 bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period);
 bool is_ticker(const timer_node& t) noexcept;
 
-/// The hooks of after() and tick(): the timer stops when nobody has the channel any more.
-extern const chan_hooks stop_when_unused;
+/// The handle goes, and the timer with it; or lets it go on, for as long as somebody can receive.
+void end_channel(timer_node& t) noexcept;
+void detach_channel(timer_node& t) noexcept;
 
 }  // namespace verge::detail

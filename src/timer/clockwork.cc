@@ -24,6 +24,8 @@ clockwork::clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host)
       host_(host),
       in_real_time_(!host.simulated()) {
   engine_->attach(nodes_);
+  // To find that out takes a descriptor for a moment: better here than on a worker, anywhen.
+  if (in_real_time_) static_cast<void>(fast_clock::source_in_use());
 }
 
 void clockwork::throw_bad_alloc() { throw std::bad_alloc(); }
@@ -44,7 +46,8 @@ void clockwork::end(std::shared_ptr<void> keep, bool hold) noexcept {
   close();
   state_.fetch_or(has_ended, std::memory_order_relaxed);
   // Who starts a timer again, and has not seen that, is seen here; or sees it then: the lock of the
-  // queue decides.
+  // queue decides. Who still took the engine for quick() may have neither: his timer is armed, for
+  // nobody, until it is stopped with its handle.
   engine_->drain();
   {
     std::lock_guard held(late);
@@ -95,9 +98,17 @@ bool clockwork::given_up() const noexcept {
          ((state & is_halted) != 0 && halted_by_ == std::this_thread::get_id());
 }
 
-void clockwork::take_off_again() {
-  engine_->drain();
-  throw_ended();
+void clockwork::take_off_again(timer_node& t) noexcept {
+  engine_->stop(t);
+  state_.fetch_or(has_strays, std::memory_order_relaxed);
+}
+
+void clockwork::clear_up_now() noexcept {
+  if (given_up()) return;
+  // Acquire: who is told of one finds it on the list.
+  const auto before = state_.fetch_and(std::uint8_t(~has_dead), std::memory_order_acquire);
+  if ((before & has_strays) != 0) return engine_->drain();
+  engine_->bury_dead();
 }
 
 void clockwork::delete_all() noexcept {

@@ -25,7 +25,8 @@
 ///
 /// A node's clockwork is found from the node's address, so a handle is one pointer. A clockwork
 /// outlives its runtime for as long as handles to its timers are about: they can be stopped and
-/// destroyed as before, and only refuse to be started again.
+/// destroyed as before, and only refuse to be started again. Who started one just as the runtime
+/// ended has a timer that will not fire.
 ///
 /// Ground rules for its end, which may meet any other thread in the middle of stopping, resetting
 /// or destroying a timer
@@ -126,6 +127,8 @@ class [[gnu::visibility("hidden")]] clockwork {
     if (hybrid* const h = quick()) return h->hybrid::start(t, when, period);
     refuse_if_ended();
     engine_->start(t, when, period);
+    if (ended()) [[unlikely]]
+      take_off_again(t);
   }
   bool stop(timer_node & t) noexcept {
     hybrid* const h = quick();
@@ -140,13 +143,22 @@ class [[gnu::visibility("hidden")]] clockwork {
     refuse_if_ended();
     const bool was_waiting = engine_->reset(t, when, period);
     if (ended()) [[unlikely]]
-      take_off_again();
+      take_off_again(t);
     return was_waiting;
   }
   /// The same, if nobody else stops or resets it meanwhile.
   bool reset_alone(timer_node & t, std::int64_t when, std::int64_t period) {
     if (hybrid* const h = quick()) return h->hybrid::reset_alone(t, when, period);
     return reset(t, when, period);
+  }
+
+  /// The engine has let go of a timer that nobody else knew, and its payload is to be ended.
+  void leave_dead() noexcept { state_.fetch_or(has_dead, std::memory_order_release); }
+  /// Ends what start, stop and reset have left to be ended: their callers may have a lock, and to
+  /// end a payload is the user's code. Called where there is none, after each of them.
+  void clear_up() noexcept {
+    if ((state_.load(std::memory_order_relaxed) & (has_dead | has_strays)) != 0) [[unlikely]]
+      clear_up_now();
   }
 
   /// The engine, if it is the default one and the runtime has not ended in any way; else nullptr.
@@ -193,8 +205,9 @@ class [[gnu::visibility("hidden")]] clockwork {
   [[noreturn]] static void throw_bad_alloc();
   void free_late(void* memory) noexcept;
   void count_left() noexcept;
-  /// A timer was started again just as the runtime ended.
-  [[noreturn]] void take_off_again();
+  /// A timer was started just as the runtime ended.
+  void take_off_again(timer_node & t) noexcept;
+  void clear_up_now() noexcept;
   void delete_all() noexcept;
   /// The host's, without asking it where that is the fast clock.
   std::int64_t cheap_now() noexcept {
@@ -216,6 +229,8 @@ class [[gnu::visibility("hidden")]] clockwork {
   static constexpr std::uint8_t is_forked = 2;
   static constexpr std::uint8_t is_halted = 4;
   static constexpr std::uint8_t is_closing = 8;
+  static constexpr std::uint8_t has_dead = 16;
+  static constexpr std::uint8_t has_strays = 32;  ///< stopped, but a queue may know them
   std::atomic<std::uint8_t> state_{0};
   /// Nodes that are in use, once it has ended. Under the lock of those that come late.
   static constexpr std::size_t not_counted = SIZE_MAX;

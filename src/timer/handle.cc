@@ -50,7 +50,10 @@ clockwork& running_clockwork(timer_node& t) {
 }
 
 bool reset_to(clockwork& of, timer_node& t, std::int64_t when, std::int64_t period) {
-  return is_channel_timer(t) ? reset_channel(t, when, period) : of.reset(t, when, period);
+  const bool pending =
+      is_channel_timer(t) ? reset_channel(t, when, period) : of.reset(t, when, period);
+  of.clear_up();
+  return pending;
 }
 
 // The usual case of a start, a reset and an end is a short function that calls nothing. All others
@@ -68,6 +71,7 @@ bool reset_to(clockwork& of, timer_node& t, std::int64_t when, std::int64_t peri
     of.free(t);
     throw;
   }
+  of.clear_up();
   return &t;
 }
 
@@ -89,20 +93,17 @@ void make_small(timer_node& t, const timer_behaviour& does, small_payload payloa
   clockwork& of = clockwork::of(t);
   of.fetch(t);
   if (of.given_up()) return;
-  if (is_channel_timer(t)) {
-    stop_channel(t);
-  } else {
-    switch (of.retire(t)) {
-      case retired::alone:
-        // A callback that runs, or is to run, has a reference: without any there is none.
-        return of.bury(t);
-      case retired::shared:
-        return end_function(t);
-      case retired::taken:
-        return;
-    }
+  if (is_channel_timer(t)) return end_channel(t);
+  of.clear_up();
+  switch (of.retire(t)) {
+    case retired::alone:
+      // A callback that runs, or is to run, has a reference: without any there is none.
+      return of.bury(t);
+    case retired::shared:
+      return end_function(t);
+    case retired::taken:
+      return;
   }
-  of.release(t);
 }
 
 /// Of a timer with a function, that is disarmed, and whose reference for being armed is the
@@ -143,6 +144,7 @@ timer_node* started(timer_node& t, std::int64_t delay, std::int64_t period,
     of.release(t);
     throw;
   }
+  of.clear_up();
   return &t;
 }
 
@@ -159,7 +161,7 @@ receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std
 clockwork& timers_here() { return scheduler_or_default().timers(); }
 
 timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack) {
-  return started(make_channel_timer(of, channel_kind::one_shot, nullptr), delay, 0, slack);
+  return started(make_channel_timer(of, channel_kind::one_shot, true), delay, 0, slack);
 }
 
 timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy) {
@@ -179,17 +181,18 @@ timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy
       throw std::invalid_argument(
           "verge: no such policy for missed ticks; there are skip, burst and delay");
   }
-  return started(make_channel_timer(of, kind, nullptr), period, period);
+  timer_node* const t = started(make_channel_timer(of, kind, true), period, period);
+  share_channel(*t);  // the handle's
+  return t;
 }
 
 receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay) {
-  return channel_alone(make_channel_timer(of, channel_kind::one_shot, &stop_when_unused), delay, 0);
+  return channel_alone(make_channel_timer(of, channel_kind::one_shot, false), delay, 0);
 }
 
 receiver<clock::time_point> tick_channel(clockwork& of, std::int64_t period) {
   if (period <= 0) return chan_access::handle<receiver<clock::time_point>>(tick_state::make(1));
-  return channel_alone(make_channel_timer(of, channel_kind::skip, &stop_when_unused), period,
-                       period);
+  return channel_alone(make_channel_timer(of, channel_kind::skip, false), period, period);
 }
 
 receiver<clock::time_point> channel_of(const timer_node* t) {
@@ -260,8 +263,10 @@ void end_function(timer_node& t) noexcept {
 void detach_timer(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   if (of.forked()) return;
+  if (is_channel_timer(t)) return detach_channel(t);
   // It may have been started again while the runtime ended: nobody else would take it off.
   if (of.closing()) of.stop(t);
+  of.clear_up();
   of.release(t);
 }
 
@@ -292,6 +297,7 @@ void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
 void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t period, std::int64_t slack) {
   clockwork& of = clockwork::of(t);
   of.start(t, of.deadline(delay, slack), period);
+  of.clear_up();
 }
 
 scheduler& scheduler_of(const timer_node& t) noexcept { return clockwork::of(t).home(); }

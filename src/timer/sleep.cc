@@ -44,7 +44,10 @@ sleep_action::sleep_action(const sleep_operation& op) {
 }
 
 sleep_action::~sleep_action() {
-  if (node_ != nullptr) clockwork::of(*node_).release(*node_);
+  if (node_ == nullptr) return;
+  clockwork& of = clockwork::of(*node_);
+  of.clear_up();
+  of.release(*node_);
 }
 
 bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {

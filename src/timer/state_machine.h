@@ -62,8 +62,8 @@
 //                         then reads the state. If mod read a time that the sweep was to clear, the
 //                         sweep sees the timer taken. Hence seq_cst on these four and not acquire
 //                         and release.
-//   del against removal   del counts the stopped timer after letting go of it; the sweep may count
-//                         it off first. The sum is right; hence a signed counter.
+//   del against removal   del counts the stopped timer before it lets go of it, for the heap may
+//                         go with the timer then; the sweep counts it off when it has it.
 //   mod against mod       the second waits for the first; two inserts cannot happen.
 //   sleeping              who goes to sleep says until when and then reads next_when(); who makes
 //                         something earlier writes that first and then asks who sleeps

@@ -47,9 +47,9 @@ class basic_timers {
 
   /// heap.size(). Written under `lock`; publishes nothing else, so relaxed.
   atomic<std::uint32_t> num_timers{0};
-  /// How many on the heap are deleted. del raises it after it has let go of the timer, and a sweep
-  /// may have met the timer and lowered it by then: below zero for a moment, hence signed. Exact as
-  /// soon as nobody is in the middle of anything; publishes nothing, so relaxed.
+  /// How many on the heap are deleted. del raises it before it lets go of the timer: more than
+  /// there are for a moment. Exact as soon as nobody is in the middle of anything; publishes
+  /// nothing, so relaxed.
   atomic<std::int32_t> deleted_timers{0};
   /// The key of the heap's root, or less while a sweep is under way; zero if there is none. Written
   /// under `lock`.
