@@ -2,12 +2,20 @@
 // verge/time.h, to the nanosecond.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <verge/simulation.h>
 #include <verge/time.h>
 
+#include <atomic>
+#include <exception>
+#include <new>
 #include <ostream>
+#include <thread>
 #include <vector>
 
+#include <support/fake_engine.h>
+#include <support/patience.h>
+#include <support/thread_state.h>
 #include <timer/clockwork.h>
 
 namespace verge {
@@ -188,6 +196,59 @@ TEST_F(missed_ticks_test, every_keeps_its_grid_whatever_its_calls_do) {
   });
   sim_.run_for(45ms);
   EXPECT_EQ(called, (std::vector<std::int64_t>{10, 20, 30, 40}));
+}
+
+/// Takes one timer, and has no memory to start it again.
+class engine_without_memory final : public test::fake_engine {
+ public:
+  void start(detail::timer_node& t, std::int64_t when, std::int64_t) override {
+    t.refs.fetch_add(1, std::memory_order_relaxed);
+    due_ = when;
+    waits_ = &t;
+  }
+  bool stop(detail::timer_node&) noexcept override { return false; }
+  bool reset(detail::timer_node&, std::int64_t, std::int64_t) override { throw std::bad_alloc(); }
+  void fire() {
+    waits_->does.load(std::memory_order_relaxed)->fire(*waits_, due_);
+    detail::clockwork::of(*waits_).release(*waits_);
+  }
+
+ private:
+  std::int64_t due_{0};
+  detail::timer_node* waits_{nullptr};
+};
+
+/// By the runtime's handler, which is the user's and may use the very channel.
+TEST(a_ticker_that_cannot_go_on_for_lack_of_memory, says_so_where_nothing_is_locked) {
+  for (const bool somebody_waits : {false, true}) {
+    receiver<time_point> c;
+    std::atomic<int> said{0};
+    test::clockwork_on<engine_without_memory> clockwork(1, [&](const std::exception_ptr& e) {
+      EXPECT_FALSE(c.try_recv());
+      EXPECT_THROW(std::rethrow_exception(e), std::bad_alloc);
+      ++said;
+    });
+    detail::timer_node* const t =
+        detail::start_ticker(clockwork.timers(), 1, static_cast<std::uint8_t>(missed_ticks::delay));
+    c = detail::channel_of(t);
+    std::thread waits;
+    if (somebody_waits) {
+      std::atomic<pid_t> thread{0};
+      waits = std::thread([&] {
+        thread = ::gettid();
+        EXPECT_TRUE(c.recv());
+      });
+      EXPECT_TRUE(test::eventually([&] { return thread != 0 && test::is_asleep(thread); }));
+    }
+    clockwork.engine().fire();
+    if (somebody_waits) {
+      waits.join();
+    } else {
+      EXPECT_TRUE(c.try_recv());
+    }
+    EXPECT_TRUE(test::eventually([&] { return said == 1; }));
+    detail::destroy_timer(*t);
+  }
 }
 
 }  // namespace

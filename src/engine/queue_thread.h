@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -111,6 +112,7 @@ class alignas(128) queue_thread {
     unsigned ran = 0;
     for (; ran < limit; ++ran) {
       node* t = nullptr;
+      std::exception_ptr error;
       {
         std::lock_guard held(lock_);
         const auto due = queue_.pop_due(now);
@@ -119,9 +121,10 @@ class alignas(128) queue_thread {
         // Whoever starts a timer moves a wheel's hand as well, and may be ahead of our reading.
         if (due.when > now) now = host_.now();
         host_.timer_fired(due.when, now);
-        if (due.periodic) repeat(*t, due.when, now);
+        if (due.periodic) error = repeat(*t, due.when, now);
       }
       t->does.load(std::memory_order_acquire)->fire(*t, now);
+      if (error) clockwork::of(*t).home().unhandled(std::move(error));
       clockwork::of(*t).release(*t);
     }
     return ran;
@@ -187,15 +190,16 @@ class alignas(128) queue_thread {
     }
   }
 
-  /// With the lock held: puts a periodic timer that is about to fire back on the queue.
-  void repeat(node& t, std::int64_t when, std::int64_t now) noexcept {
+  /// With the lock held: puts a periodic timer that is about to fire back on the queue. If there is
+  /// no memory for its place it fires for the last time, and somebody should know.
+  std::exception_ptr repeat(node& t, std::int64_t when, std::int64_t now) noexcept {
     const std::int64_t period = period_of(t);
     try {
       queue_.insert(t, next_period(when, period, now), period, [=] { return now; });
       t.refs.fetch_add(1, std::memory_order_relaxed);
+      return nullptr;
     } catch (...) {
-      // No memory for its place. It has fired for the last time, and somebody should know.
-      clockwork::of(t).home().unhandled(std::current_exception());
+      return std::current_exception();
     }
   }
 

@@ -27,7 +27,9 @@
 #include <utility>
 
 #include <clock/arithmetic.h>
+#include <timer/callback.h>
 #include <timer/clockwork.h>
+#include <verge/detail/timer_functions.h>
 
 namespace verge::detail {
 
@@ -153,11 +155,14 @@ void arm_delayed(timer_node& t) noexcept {
     of.reset_alone(t, p.due, 0);
   } catch (...) {
     p.due = 0;
-    if (of.closing()) return;
-    // No memory for the queue: the ticker stands still.
-    of.home().unhandled(std::current_exception());
+    // No memory for the queue: the ticker stands still. A handler is the user's code, and is told
+    // by a task, where there is no lock.
+    if (!of.closing()) fire_callback(t, 0);
   }
 }
+
+/// What that task does.
+void stands_still(timer_node& /*t*/) { throw std::bad_alloc(); }
 
 /// While a tick waits to be taken no queue knows the timer; if it has no handle either, this is
 /// what keeps it for those who can receive. With the lock held.
@@ -242,7 +247,7 @@ constexpr timer_behaviour behaviours[] = {
     {.fire = &fire_one_shot, .invoke = nullptr, .destroy = &destroy_channel},
     {.fire = &fire_skip, .invoke = nullptr, .destroy = &destroy_channel},
     {.fire = &fire_burst, .invoke = nullptr, .destroy = &destroy_channel},
-    {.fire = &fire_delay, .invoke = nullptr, .destroy = &destroy_channel}};
+    {.fire = &fire_delay, .invoke = &stands_still, .destroy = &destroy_channel}};
 
 constexpr chan_hooks stop_when_unused{.taken = nullptr, .unused = &channel_unused};
 constexpr chan_hooks when_taken{.taken = &tick_taken, .unused = &channel_unused};
@@ -299,6 +304,7 @@ timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle
     ticker->due = 0;
     ::new (static_cast<void*>(t->payload)) ticker_state*(ticker.release());
   }
+  t->run = &run_callback;
   t->does.store(&behaviours[static_cast<std::size_t>(kind)], std::memory_order_relaxed);
   return *t;
 }

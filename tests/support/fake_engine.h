@@ -10,9 +10,11 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
 #include <clock/true_clock.h>
 #include <engine/engine.h>
@@ -22,7 +24,7 @@
 
 namespace verge::test {
 
-class fake_engine final : public detail::engine {
+class fake_engine : public detail::engine {
  public:
   static constexpr unsigned most_processors = 8;
 
@@ -64,27 +66,31 @@ class fake_engine final : public detail::engine {
   std::atomic<int> ran_{0};
 };
 
-class [[gnu::visibility("hidden")]] fake_clockwork {
+template <class Engine>
+class [[gnu::visibility("hidden")]] clockwork_on {
  public:
-  explicit fake_clockwork(unsigned processors)
-      : scheduler_(processors, &detail::print_and_terminate,
-                   detail::poller::wait_method::automatic),
-        timers_(*new detail::clockwork(std::make_unique<fake_engine>(), scheduler_, scheduler_)) {
+  explicit clockwork_on(unsigned processors, std::function<void(std::exception_ptr)> on_exception =
+                                                 &detail::print_and_terminate)
+      : scheduler_(processors, std::move(on_exception), detail::poller::wait_method::automatic),
+        timers_(*new detail::clockwork(std::make_unique<Engine>(), scheduler_, scheduler_)) {
     scheduler_.start(timers_);
   }
-  ~fake_clockwork() {
+  ~clockwork_on() {
     scheduler_.stop();
     detail::end_timers_and_tasks(scheduler_, timers_);
   }
-  fake_clockwork(const fake_clockwork&) = delete;
-  fake_clockwork& operator=(const fake_clockwork&) = delete;
+  clockwork_on(const clockwork_on&) = delete;
+  clockwork_on& operator=(const clockwork_on&) = delete;
 
   detail::live_scheduler& scheduler() noexcept { return scheduler_; }
-  fake_engine& engine() noexcept { return static_cast<fake_engine&>(timers_.its_engine()); }
+  detail::clockwork& timers() noexcept { return timers_; }
+  Engine& engine() noexcept { return static_cast<Engine&>(timers_.its_engine()); }
 
  private:
   detail::live_scheduler scheduler_;
   detail::clockwork& timers_;  ///< ends itself
 };
+
+using fake_clockwork = clockwork_on<fake_engine>;
 
 }  // namespace verge::test
