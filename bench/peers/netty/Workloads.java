@@ -172,13 +172,20 @@ final class Workloads {
   }
 
   /** What the heap shrinks by when they go: what other workloads have left behind is gone before. */
-  private static double bytesPerTimer(Lane l) throws InterruptedException {
+  private double bytesPerTimer(Lane l) throws InterruptedException {
+    settle(l.timeouts.length);
     long live = Measure.heapBytes();
     for (int i = 0; i < l.timeouts.length; ++i) {
       l.timeouts[i].cancel();
       l.timeouts[i] = null;
     }
+    settle(0);
     return (live - Measure.heapBytes()) / (double) l.timeouts.length;
+  }
+
+  /** Until the timer's thread has let go of what was cancelled: a million take it most of a second. */
+  private void settle(int live) throws InterruptedException {
+    while (timer.pendingTimeouts() > live) Thread.sleep(1);
   }
 
   private Map<String, Object> fire() throws Exception {
