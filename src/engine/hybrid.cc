@@ -42,21 +42,7 @@ void hybrid::policy::wake_net_poller(hybrid_timers<policy>& ts, std::int64_t whe
 }
 
 void hybrid::policy::release_locked(hybrid_timers<policy>& ts, node& t) noexcept {
-  if (t.refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  auto& dead = static_cast<timers&>(ts).dead;
-  t.next = dead.load(std::memory_order_relaxed);
-  while (!dead.compare_exchange_weak(t.next, &t, std::memory_order_release,
-                                     std::memory_order_relaxed)) {
-  }
-}
-
-void hybrid::bury(timers& ts) noexcept {
-  if (ts.dead.load(std::memory_order_relaxed) == nullptr) return;
-  runnable* r = ts.dead.exchange(nullptr, std::memory_order_acquire);
-  while (r != nullptr) {
-    auto& n = static_cast<timer_node&>(*std::exchange(r, r->next));
-    clockwork::of(n).bury(n);
-  }
+  if (t.refs.fetch_sub(1, std::memory_order_acq_rel) == 1) static_cast<timers&>(ts).dead.add(t);
 }
 
 /// The caller has taken the reference for being armed.
@@ -115,7 +101,7 @@ timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noe
     ran += static_cast<unsigned>(n);
     if (n < most) break;
   }
-  bury(ts);
+  ts.dead.bury();
   return {.now = now, .next = ts.next.load(std::memory_order_relaxed), .ran = ran};
 }
 
@@ -130,7 +116,7 @@ std::int64_t hybrid::next_exactly(unsigned p) noexcept {
     std::lock_guard held(ts.lock);
     next = ts.next_exactly();
   }
-  bury(ts);
+  ts.dead.bury();
   return next;
 }
 
@@ -166,7 +152,7 @@ void hybrid::drain() noexcept {
       n = ts->drain();
     }
     tallies_[thread_slot_count].both.fetch_sub(n * tally::one_armed, std::memory_order_relaxed);
-    bury(*ts);
+    ts->dead.bury();
   }
 }
 

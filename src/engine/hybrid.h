@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include <engine/dead_nodes.h>
 #include <engine/engine.h>
 #include <engine/hybrid_timers.h>
 #include <memory/slab_pool.h>
@@ -116,8 +117,7 @@ class hybrid final : public engine {
   struct alignas(128) timers : hybrid_timers<policy> {
     timers(hybrid& e, std::int64_t now) : hybrid_timers({e.nodes_}, {&e.chunks_}, now), engine(e) {}
     hybrid& engine;
-    /// Nodes that are to be freed when no lock is held. Linked by runnable::next.
-    std::atomic<runnable*> dead{nullptr};
+    dead_nodes dead;
     /// The pass of sweeping that this wheel has had. Written under the lock.
     std::atomic<std::uint64_t> swept{0};
   };
@@ -152,7 +152,6 @@ class hybrid final : public engine {
   std::int64_t live() const noexcept;
   std::int64_t entries() const noexcept;
   static void fire(timer_node& t, std::int64_t now) noexcept;
-  static void bury(timers& ts) noexcept;
 
   engine_host& host_;
   const slab_pool* nodes_{nullptr};

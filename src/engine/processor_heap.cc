@@ -72,27 +72,14 @@ void processor_heap::policy::release_shared(node& n) noexcept {
     clockwork::of(n).free(n);
     return;
   }
-  auto& dead = static_cast<timers&>(*n.owner.load(std::memory_order_relaxed)).engine.dead_;
   clockwork& of = clockwork::of(n);
-  n.next = dead.load(std::memory_order_relaxed);
-  while (!dead.compare_exchange_weak(n.next, &n, std::memory_order_release,
-                                     std::memory_order_relaxed)) {
-  }
+  static_cast<timers&>(*n.owner.load(std::memory_order_relaxed)).engine.dead_.add(n);
   of.leave_dead();
 }
 
 void processor_heap::policy::bad_timer(const char* operation, const machine_timer& t,
                                        timer_state s) noexcept {
   abort_on_bad_timer(operation, &t, s, t.when);
-}
-
-void processor_heap::bury_dead() noexcept {
-  if (dead_.load(std::memory_order_relaxed) == nullptr) return;
-  runnable* r = dead_.exchange(nullptr, std::memory_order_acquire);
-  while (r != nullptr) {
-    auto& n = static_cast<timer_node&>(*std::exchange(r, r->next));
-    clockwork::of(n).bury(n);
-  }
 }
 
 void processor_heap::policy::fire(machine_timer& t, std::int64_t now) noexcept {
@@ -174,7 +161,7 @@ timer_check processor_heap::check_timers(unsigned p, std::int64_t now, bool own)
     // By its own processor only: it costs a pass over the heap, and a thief is in a hurry.
     if (own && should_clear_deleted(ts)) sweep(ts);
   }
-  bury_dead();
+  dead_.bury();
   return {.now = now, .next = detail::next_when(ts), .ran = ran};
 }
 
@@ -191,7 +178,7 @@ std::int64_t processor_heap::next_exactly(unsigned p) noexcept {
     // Nothing is due before the beginning of time: this only puts the head in order.
     next = run_timer(ts, 0);
   }
-  bury_dead();
+  dead_.bury();
   return std::max<std::int64_t>(next, 0);
 }
 
@@ -208,7 +195,7 @@ bool processor_heap::tidy_before_sleep(unsigned n) noexcept {
     }
     any = true;
   }
-  bury_dead();
+  dead_.bury();
   return any;
 }
 
@@ -232,7 +219,7 @@ void processor_heap::move_timers(unsigned from, unsigned to) noexcept {
     }
     source.give_back_all();
   }
-  bury_dead();
+  dead_.bury();
   if (const std::int64_t next = detail::next_when(target); next != 0) host_.wake_net_poller(next);
 }
 
@@ -244,7 +231,7 @@ void processor_heap::drain() noexcept {
       remove_all_timers(*ts);
       ts->give_back_all();
     }
-    bury_dead();
+    dead_.bury();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <engine/dead_nodes.h>
 #include <engine/engine.h>
 #include <memory/slab_pool.h>
 #include <timer/state_machine.h>
@@ -36,7 +37,7 @@ class processor_heap final : public engine {
   void grow(unsigned n) override;
   void move_timers(unsigned from, unsigned to) noexcept override;
   void drain() noexcept override;
-  void bury_dead() noexcept override;
+  void bury_dead() noexcept override { dead_.bury(); }
 
   timer_counts counts(unsigned p) const noexcept override;
   std::size_t bytes() const noexcept override;
@@ -94,9 +95,7 @@ class processor_heap final : public engine {
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
 
   engine_host& host_;
-  /// Nodes that a heap was the last to let go of, and that have a payload to be ended: that is the
-  /// user's code, and waits until no lock is held, of whoever. Linked by runnable::next.
-  std::atomic<runnable*> dead_{nullptr};
+  dead_nodes dead_;  ///< of all heaps: who starts or resets a timer may have locks of his own
   std::array<std::unique_ptr<timers>, 256> timers_;
 };
 

@@ -304,7 +304,7 @@ timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle
     ticker->due = 0;
     ::new (static_cast<void*>(t->payload)) ticker_state*(ticker.release());
   }
-  t->run = &run_callback;
+  t->run = &run_callback;  // for stands_still
   t->does.store(&behaviours[static_cast<std::size_t>(kind)], std::memory_order_relaxed);
   return *t;
 }

@@ -100,8 +100,8 @@ class chan_base;
 struct chan_hooks {
   /// A value has left the ring. With the lock held. May be null.
   void (*taken)(void* context) noexcept;
-  /// All handles but the timer's own reference are about to be gone; or that is, and its context.
-  /// With no lock held; may be called more than once. May be null.
+  /// All handles but the timer's own reference are about to be gone; or the timer has gone before,
+  /// and the context is null. With no lock held; may be called more than once. May be null.
   void (*unused)(chan_base& c) noexcept;
 };
 

@@ -23,9 +23,9 @@
 ///    may still read `does`, and does nothing either way. Hence it is atomic.
 ///  - A timer that is periodic, as its engine sees it, has a payload of no more than the first
 ///    half: the engine may keep the period in the second.
-///  - `runs` belongs to timers with a callback, see src/timer/callback.cc.
-///  - The runnable is the callback's turn on a run queue. A timer that fires again while that is
-///    still in use is given one of its own for the occasion.
+///  - `runs` and the runnable belong to timers that have something to invoke, see
+///    src/timer/callback.cc. The runnable is on a run queue while there are firings whose call has
+///    not begun.
 namespace verge::detail {
 
 class clockwork;
@@ -35,7 +35,7 @@ struct timer_node;
 struct timer_behaviour {
   /// Its time has come. Called by the engine, with no lock held, on the thread that found it due.
   void (*fire)(timer_node&, std::int64_t now) noexcept;
-  /// Calls the callable. Null for timers that have none.
+  /// What its turn on a run queue does: calls the callable. Null for timers that have none.
   void (*invoke)(timer_node&);
   /// Ends the payload. Null if there is nothing to be done.
   void (*destroy)(timer_node&) noexcept;

@@ -1,0 +1,17 @@
+#include <engine/dead_nodes.h>
+
+#include <utility>
+
+#include <timer/clockwork.h>
+
+namespace verge::detail {
+
+void dead_nodes::bury_all() noexcept {
+  runnable* r = first_.exchange(nullptr, std::memory_order_acquire);
+  while (r != nullptr) {
+    auto& t = static_cast<timer_node&>(*std::exchange(r, r->next));
+    clockwork::of(t).bury(t);
+  }
+}
+
+}  // namespace verge::detail

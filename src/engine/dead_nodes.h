@@ -1,0 +1,30 @@
+#pragma once
+
+#include <atomic>
+
+#include <verge/detail/timer_node.h>
+
+namespace verge::detail {
+
+/// Nodes that a queue was the last to let go of, with its lock held, and whose payload is to be
+/// ended: that is the user's code, and waits until no lock is held. For any thread.
+class dead_nodes {
+ public:
+  void add(timer_node& t) noexcept {
+    t.next = first_.load(std::memory_order_relaxed);
+    while (!first_.compare_exchange_weak(t.next, &t, std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+    }
+  }
+  /// Ends their payloads and frees them.
+  void bury() noexcept {
+    if (first_.load(std::memory_order_relaxed) != nullptr) bury_all();
+  }
+
+ private:
+  void bury_all() noexcept;
+
+  std::atomic<runnable*> first_{nullptr};  ///< linked by runnable::next
+};
+
+}  // namespace verge::detail
