@@ -11,7 +11,9 @@
 #include <barrier>
 #include <chrono>
 #include <random>
+#include <stop_token>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <support/as_default.h>
@@ -155,6 +157,76 @@ TEST(context_race, of_handles_that_go) {
   }
   all.clear();
   EXPECT_TRUE(eventually([] { return token::alive() == 0; }));
+}
+
+/// Runs `stops` on a second thread at about the moment of `drops` on this one, again and again.
+class duel {
+ public:
+  template <class Make, class Drops>
+  void run(Make make, Drops drops) {
+    const int rounds = scale(50'000, 10'000);
+    std::stop_source source;
+    std::jthread stops([&, random = std::minstd_rand(1)]() mutable {
+      for (int round = 1; round <= rounds; ++round) {
+        while (begun_.load() < round) {
+        }
+        loiter(random);
+        source.request_stop();
+        ended_.store(round);
+      }
+    });
+    std::minstd_rand random(2);
+    for (int round = 1; round <= rounds; ++round) {
+      source = std::stop_source();
+      auto made = make(source.get_token());
+      begun_.store(round);
+      loiter(random);
+      drops(made);
+      while (ended_.load() < round) {
+      }
+    }
+  }
+
+ private:
+  static void loiter(std::minstd_rand& random) {
+    for (auto i = random() % 200; i != 0; --i) detail::pause();
+  }
+  std::atomic<int> begun_{0};
+  std::atomic<int> ended_{0};
+};
+
+/// The stop request finishes a context whose last handle is dropped at that moment. Its stop_token
+/// was asked for, so the request has a stop_source to tell at the end.
+TEST(context_race, of_a_stop_request_with_the_last_handle) {
+  duel().run(
+      [](std::stop_token t) {
+        auto made = with_stop_token(background(), std::move(t));
+        return std::pair(made.ctx.stop_token(), std::move(made));
+      },
+      [](auto& made) {
+        { const cancellable dropped = std::move(made.second); }
+        while (!made.first.stop_requested()) std::this_thread::yield();
+      });
+}
+
+/// Only a child keeps the context that the stop request finishes, and the child is dropped.
+TEST(context_race, of_a_stop_request_with_the_last_child) {
+  duel().run(
+      [](std::stop_token t) {
+        auto made = with_stop_token(background(), std::move(t));
+        made.cancel.detach();
+        return with_cancel(made.ctx);
+      },
+      [](cancellable& child) { const cancellable dropped = std::move(child); });
+}
+
+/// The stop comes while the context is being made.
+TEST(context_race, of_a_stop_request_with_the_making_of_a_context) {
+  duel().run([](std::stop_token t) { return t; },
+             [](std::stop_token t) {
+               const cancellable made = with_stop_token(background(), t);
+               while (!made.ctx.err()) std::this_thread::yield();
+             });
 }
 
 }  // namespace

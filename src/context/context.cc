@@ -39,7 +39,7 @@ class category final : public std::error_category {
   }
 };
 
-/// The scope goes into the tree, and to its two handles.
+/// Puts the scope into the tree and makes its two handles.
 cancellable handles_of(context_scope& s) noexcept {
   s.users.store(2, std::memory_order_relaxed);
   s.follow_parent();
@@ -59,7 +59,7 @@ cancellable with_deadline_at(const context& parent, detail::clockwork& of, std::
   const bool parent_is_done = parent.scope() != nullptr && parent.scope()->is_done();
   if (!parent_is_done && !has_passed && when != detail::never) s->arm(of);
   cancellable made = handles_of(*s.release());
-  if (has_passed) made.ctx.scope()->cancel(true, {});
+  if (has_passed) context_scope::cancel_by_user(*made.ctx.scope(), true, {});
   return made;
 }
 
@@ -108,10 +108,8 @@ cancellable with_cancel(const context& parent) {
 
 cancellable with_stop_token(const context& parent, std::stop_token token) {
   auto s = context_scope::make<detail::stopped_scope>(parent, deadline_of(parent), {});
-  auto& listener = static_cast<detail::stopped_scope&>(*s);
-  cancellable made = handles_of(*s.release());
-  listener.listen(std::move(token));
-  return made;
+  s->listen(std::move(token));
+  return handles_of(*s.release());
 }
 
 const char* context_error::what() const noexcept {
@@ -141,7 +139,9 @@ cancellable context_with_deadline(const context& parent, std::int64_t when, std:
 
 bool scope_is_done(const context_scope& s) noexcept { return s.is_done(); }
 
-void cancel_scope(context_scope& s, std::error_code cause) noexcept { s.cancel(false, cause); }
+void cancel_scope(context_scope& s, std::error_code cause) noexcept {
+  context_scope::cancel_by_user(s, false, cause);
+}
 
 bool join_scope(context_scope& s, context_wait& wait, waiter& w, std::uint32_t ticket) noexcept {
   wait.party = &w;
