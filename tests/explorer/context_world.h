@@ -462,17 +462,14 @@ class context_world final : public program, public watcher {
 
   void perform(const scope_op& o) {
     switch (o.what) {
-      case scope_action::cancel: {
-        const std::vector<scope*> beneath = family(o.target);
+      case scope_action::cancel:
         policy::tree::cancel_by_user(at(o.target), false, {});
-        for (scope* const s : beneath) {
-          if (!s->is_freed() && !policy::is_done(*s)) {
-            explorer_.fail("cancelled",
-                           "scope " + std::to_string(s->number()) + " is not done after cancel");
+        for (std::size_t i = 0; i < scenario_.scopes.size(); ++i) {
+          if (is_beneath(i, o.target) && !at(i).is_freed() && !policy::is_done(at(i))) {
+            explorer_.fail("cancelled", "scope " + std::to_string(i) + " is not done after cancel");
           }
         }
         return;
-      }
       case scope_action::drop:
         return;
       case scope_action::child:
@@ -503,16 +500,13 @@ class context_world final : public program, public watcher {
     }
   }
 
-  /// The scope, and those beneath it that are in the tree by now.
-  std::vector<scope*> family(std::size_t root) {
-    std::vector<scope*> all;
-    for (std::size_t i = 0; i < scenario_.scopes.size(); ++i) {
-      for (int up = static_cast<int>(i); up >= 0;
-           up = scenario_.scopes[static_cast<std::size_t>(up)].parent) {
-        if (static_cast<std::size_t>(up) == root) all.push_back(&at(i));
-      }
+  /// Whether scope i is the root, or was derived from it.
+  bool is_beneath(std::size_t i, std::size_t root) const {
+    for (int up = static_cast<int>(i); up >= 0;
+         up = scenario_.scopes[static_cast<std::size_t>(up)].parent) {
+      if (static_cast<std::size_t>(up) == root) return true;
     }
-    return all;
+    return false;
   }
 
   explorer& explorer_;
