@@ -6,10 +6,12 @@
 #include <verge/simulation.h>
 #include <verge/time.h>
 
+#include <array>
 #include <atomic>
 #include <exception>
 #include <new>
 #include <ostream>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -187,15 +189,115 @@ TEST_F(missed_ticks_test, a_ticker_without_a_handle_ends_when_nobody_can_receive
   }
 }
 
-/// every() calls on a grid: a late call does not make the next one late.
-TEST_F(missed_ticks_test, every_keeps_its_grid_whatever_its_calls_do) {
-  std::vector<std::int64_t> called;
+/// The same drawing with a function: the first call, at 10, takes until 34.
+class missed_calls : public missed_ticks_test {
+ protected:
+  using times = std::vector<std::int64_t>;
+
+  /// When calls began until 55, if the first one takes 24 ms.
+  times calls(missed_ticks policy) {
+    times begun;
+    const auto e = every(
+        10ms,
+        [&] {
+          begun.push_back(since_start(sim_.now()));
+          if (begun.size() == 1) verge::sleep(24ms).wait();
+        },
+        policy);
+    sim_.run_for(55ms);
+    return begun;
+  }
+};
+
+TEST_F(missed_calls, skip_calls_once_for_what_was_missed_and_keeps_the_grid) {
+  EXPECT_EQ(calls(missed_ticks::skip), (times{10, 34, 40, 50}));
+}
+
+TEST_F(missed_calls, burst_calls_for_each) {
+  EXPECT_EQ(calls(missed_ticks::burst), (times{10, 34, 34, 40, 50}));
+}
+
+TEST_F(missed_calls, delay_goes_on_a_full_period_after_the_late_call_has_begun) {
+  EXPECT_EQ(calls(missed_ticks::delay), (times{10, 34, 44, 54}));
+}
+
+TEST_F(missed_calls, skip_is_the_default) {
+  times begun;
   const auto e = every(10ms, [&] {
-    called.push_back(since_start(sim_.now()));
+    begun.push_back(since_start(sim_.now()));
     verge::sleep(25ms).wait();
   });
-  sim_.run_for(45ms);
-  EXPECT_EQ(called, (std::vector<std::int64_t>{10, 20, 30, 40}));
+  sim_.run_for(90ms);
+  EXPECT_EQ(begun, (times{10, 35, 60, 85}));
+}
+
+TEST_F(missed_calls, a_long_burst_loses_none) {
+  int called = 0;
+  const auto e = every(
+      1ms,
+      [&] {
+        if (++called == 1) verge::sleep(100s).wait();
+      },
+      missed_ticks::burst);
+  sim_.run_for(101s);
+  EXPECT_EQ(called, 101'000);
+}
+
+TEST_F(missed_calls, none_begins_after_stop_for_a_tick_that_waited) {
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    SCOPED_TRACE(static_cast<int>(policy));
+    int called = 0;
+    bool stopped = false;
+    ticker e = every(
+        10ms,
+        [&] {
+          ++called;
+          verge::sleep(35ms).wait();
+          stopped = e.stop();
+        },
+        policy);
+    sim_.run_for(1s);
+    EXPECT_TRUE(stopped);
+    EXPECT_EQ(called, 1);
+    EXPECT_FALSE(e.stop());
+  }
+}
+
+TEST_F(missed_calls, reset_drops_the_ticks_that_waited_and_begins_a_new_grid) {
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    SCOPED_TRACE(static_cast<int>(policy));
+    const auto begin = since_start(sim_.now());
+    times begun;
+    ticker e = every(
+        10ms,
+        [&] {
+          begun.push_back(since_start(sim_.now()) - begin);
+          if (begun.size() == 1) {
+            verge::sleep(35ms).wait();
+            EXPECT_TRUE(e.reset(20ms));
+          }
+        },
+        policy);
+    sim_.run_for(90ms);
+    EXPECT_EQ(begun, (times{10, 65, 85}));
+  }
+}
+
+TEST_F(missed_calls, of_a_ticker_that_was_detached_go_on) {
+  std::array<int, 3> called{};
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    every(
+        10ms, [&n = called[static_cast<std::size_t>(policy)]] { ++n; }, policy)
+        .detach();
+  }
+  sim_.run_for(105ms);
+  EXPECT_EQ(called, (std::array{10, 10, 10}));
+}
+
+TEST_F(missed_calls, a_policy_that_there_is_not_is_refused) {
+  EXPECT_THROW(static_cast<void>(every(
+                   1ms, [] {}, static_cast<missed_ticks>(3))),
+               std::invalid_argument);
 }
 
 /// Takes one timer, and has no memory to start it again.
@@ -249,6 +351,21 @@ TEST(a_ticker_that_cannot_go_on_for_lack_of_memory, says_so_where_nothing_is_loc
     EXPECT_TRUE(test::eventually([&] { return said == 1; }));
     detail::destroy_timer(*t);
   }
+}
+
+TEST(a_delayed_ticker_that_cannot_go_on_for_lack_of_memory, makes_its_call_and_says_so) {
+  std::atomic<int> said{0};
+  std::atomic<int> called{0};
+  test::clockwork_on<engine_without_memory> clockwork(1, [&](const std::exception_ptr& e) {
+    EXPECT_THROW(std::rethrow_exception(e), std::bad_alloc);
+    ++said;
+  });
+  detail::timer_node* const t = detail::make_function_ticker(
+      clockwork.timers(), 1, [&] { ++called; }, static_cast<std::uint8_t>(missed_ticks::delay));
+  clockwork.engine().fire();
+  EXPECT_TRUE(test::eventually([&] { return said == 1; }));
+  EXPECT_EQ(called, 1);
+  detail::destroy_timer(*t);
 }
 
 }  // namespace

@@ -33,6 +33,12 @@
 /// be of any std::chrono unit: zero and negative ones are due at once, and one that leads past the
 /// end of the clock never is.
 ///
+/// The calls of one timer follow one another, each happens before the next: a function that counts
+/// with a plain ++ is right. A timer that is reset while its function runs, and comes due, calls it
+/// again when that call has ended; a ticker calls late or not at all, see missed_ticks. Calls of
+/// different timers run at the same time. A function that wants to overlap with its own next call
+/// spawns a task (verge/task.h).
+///
 /// A handle owns its timer. Destroying it stops the timer, waits for a callback that runs on
 /// another thread - never for the one it is called from - and ends what the callback has captured.
 /// So no callback is called, or runs, once the handle is gone. detach() lets it go on by itself.
@@ -131,8 +137,8 @@ class timer {
 template <class Rep, class Period, class F>
 [[nodiscard("destroying the handle stops the timer; detach() it to let it run")]] timer after_func(
     std::chrono::duration<Rep, Period> d, F&& f, timer_options options) {
-  return timer(detail::start_func_timer<detail::payload_bytes>(
-      detail::timers_here(), saturate(d).count(), 0, std::forward<F>(f), options.slack.count()));
+  return timer(detail::start_func_timer(detail::timers_here(), saturate(d).count(),
+                                        std::forward<F>(f), options.slack.count()));
 }
 
 /// A channel that gets the time when `d` has passed. Dropping the channel stops the timer.
@@ -154,6 +160,12 @@ receiver<time_point> after(std::chrono::duration<Rep, Period> d) {
 ///
 /// The number in brackets is the time that the tick carries.
 enum class missed_ticks : std::uint8_t { skip, burst, delay };
+
+class ticker;
+
+template <class Rep, class Period, class F>
+ticker every(std::chrono::duration<Rep, Period> period, F&& f,
+             missed_ticks policy = missed_ticks::skip);
 
 /// A timer that fires every period: into its channel, or by calling its function.
 class ticker {
@@ -181,7 +193,8 @@ class ticker {
 
   receiver<time_point> c() const { return detail::channel_of(node_); }
 
-  /// True if it was ticking. No tick is received after that, not even one that was waiting.
+  /// True if it was ticking. No tick is received after that, not even one that was waiting, and no
+  /// call of the function begins; one may be running.
   bool stop() { return detail::stop_timer(node_); }
 
   /// Ticks with another period from now on. True if it was ticking. Throws std::invalid_argument if
@@ -199,23 +212,26 @@ class ticker {
 
  private:
   template <class Rep, class Period, class F>
-  friend ticker every(std::chrono::duration<Rep, Period> period, F&& f);
+  friend ticker every(std::chrono::duration<Rep, Period> period, F&& f, missed_ticks policy);
   explicit ticker(detail::timer_node* node) noexcept : node_(node) {}
 
   detail::timer_node* node_{nullptr};
 };
 
-/// Calls f every `period`, on a grid: a late call does not make the next one late. Each call is a
-/// task of its own. A coroutine function is taken as by after_func: the coroutines are spawned,
-/// detached, and run on after the handle is gone. Throws std::invalid_argument if the period is
-/// zero or less.
+/// Calls f every `period`, on a grid: a late call does not make the next one late. The calls follow
+/// one another: f need not be safe to call from two threads at once. A tick that comes while a call
+/// runs is kept or dropped as `policy` says; "received" means "the call begins". With skip, the
+/// default, one call follows right after, and the other ticks are dropped.
+///
+/// A coroutine function is taken as by after_func: the coroutines are spawned, detached, may run at
+/// the same time, and run on after the handle is destroyed. Throws std::invalid_argument if the
+/// period is zero or less.
 template <class Rep, class Period, class F>
 [[nodiscard("destroying the handle stops it; detach() it to let it run")]] ticker every(
-    std::chrono::duration<Rep, Period> period, F&& f) {
-  const std::int64_t p = saturate(period).count();
-  detail::check_period(p);
-  return ticker(detail::start_func_timer<detail::periodic_payload_bytes>(detail::timers_here(), p,
-                                                                         p, std::forward<F>(f)));
+    std::chrono::duration<Rep, Period> period, F&& f, missed_ticks policy) {
+  return ticker(detail::make_function_ticker(detail::timers_here(), saturate(period).count(),
+                                             std::forward<F>(f),
+                                             static_cast<std::uint8_t>(policy)));
 }
 
 /// The channel of a ticker that needs no handle: it ticks until the channel is dropped. A period of

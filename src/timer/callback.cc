@@ -1,24 +1,21 @@
 // Callbacks of timers: from firing to their end, and how a destructor waits for that.
 //
 // A firing makes the node ready on the runtime's queues: the node itself is the runnable, nothing
-// is allocated. Each firing is a task of its own; a callback that blocks, or takes long, does not
-// hold up the next one of the same timer.
+// is allocated. A callback that blocks, or takes long, holds up no other timer; the next call of
+// the same timer waits for it.
 //
 // Ground rules
-//  - `runs` counts the firings that have not begun (low), those that run (middle), and has two
-//    flags: `ended`, set by a handle that goes, after which nothing begins any more; `waited_for`,
-//    set by who waits for those that run.
-//  - The node is on a run queue exactly while there are firings that have not begun. Who takes one
-//    up puts the node back at once if there are more.
-//  - Every firing holds a reference on the node until it has ended.
-//  - The payload is ended by the handle that goes, once nothing runs and nothing can begin; or, if
-//    that handle went from inside a callback, or was detached, by the last reference.
+//  - `runs` counts the calls: call_count.h.
+//  - Every firing holds a reference on the node until its call has ended.
+//  - The payload is ended by the handle's destructor, once no call runs and none can begin; or, if
+//    that destructor ran inside the callback, or the handle was detached, by the last reference.
 
 #include <timer/callback.h>
 
 #include <array>
 #include <mutex>
 
+#include <timer/call_count.h>
 #include <timer/clockwork.h>
 #include <verge/detail/lock.h>
 #include <verge/detail/timer_functions.h>
@@ -27,17 +24,7 @@ namespace verge::detail {
 
 namespace {
 
-constexpr std::uint32_t one_waiting = 1;
-constexpr std::uint32_t waiting_mask = 0x7fff;
-constexpr std::uint32_t one_running = 0x8000;
-constexpr std::uint32_t running_mask = 0x7fff * one_running;
-constexpr std::uint32_t ended = 1U << 30;
-constexpr std::uint32_t waited_for = 1U << 31;
-
-constexpr std::uint32_t waiting(std::uint32_t runs) noexcept { return runs & waiting_mask; }
-constexpr std::uint32_t running(std::uint32_t runs) noexcept {
-  return (runs & running_mask) / one_running;
-}
+using calls = call_count<std::atomic<std::uint32_t>>;
 
 /// The callbacks that the calling thread is inside of, innermost first.
 struct callback_frame {
@@ -46,10 +33,10 @@ struct callback_frame {
 };
 thread_local callback_frame* innermost = nullptr;
 
-std::uint32_t frames_of(const timer_node& t) noexcept {
-  std::uint32_t n = 0;
-  for (const callback_frame* f = innermost; f != nullptr; f = f->outer) n += f->node == &t;
-  return n;
+bool is_inside(const timer_node& t) noexcept {
+  const callback_frame* f = innermost;
+  while (f != nullptr && f->node != &t) f = f->outer;
+  return f != nullptr;
 }
 
 /// Threads that wait until a node's callbacks have ended. There is no room for them in the node,
@@ -101,21 +88,20 @@ void fire_callback(timer_node& t, std::int64_t now) noexcept {
 
 /// The firing has a reference before it is counted: from then on it may run, and end.
 void take_callback(timer_node& t, std::int64_t /*now*/) noexcept {
-  std::uint32_t runs = t.runs.load(std::memory_order_relaxed);
-  do {
-    // So many firings that none has got round to are counted as one.
-    if ((runs & ended) != 0 || waiting(runs) == waiting_mask) return clockwork::of(t).release(t);
-  } while (!t.runs.compare_exchange_weak(runs, runs + one_waiting, std::memory_order_acq_rel,
-                                         std::memory_order_relaxed));
-  if (waiting(runs) == 0) clockwork::of(t).home().ready(t);
+  switch (calls(t.runs).add()) {
+    case calls::added::queue:
+      return clockwork::of(t).home().ready(t);
+    case calls::added::counted:
+      return;
+    case calls::added::refused:
+      return clockwork::of(t).release(t);
+  }
 }
 
 void run_callback(runnable& r) noexcept {
   auto& t = static_cast<timer_node&>(r);
   clockwork& of = clockwork::of(t);
-  std::uint32_t runs = t.runs.fetch_add(one_running - one_waiting, std::memory_order_acq_rel);
-  if (waiting(runs) > 1) of.home().ready(t);
-  if ((runs & ended) == 0) {
+  if (calls(t.runs).begin()) {
     callback_frame frame{.node = &t, .outer = innermost};
     innermost = &frame;
     try {
@@ -125,39 +111,42 @@ void run_callback(runnable& r) noexcept {
     }
     innermost = frame.outer;
   }
-  runs = t.runs.fetch_sub(one_running, std::memory_order_acq_rel);
-  if ((runs & waited_for) != 0) wake_those_who_wait(t);
+  const auto ended = calls(t.runs).end();
+  if (ended.wake) wake_those_who_wait(t);
+  if (ended.queue) [[unlikely]] {
+    // Only a callback that ends its own runtime comes here after that: no worker would run it.
+    if (of.closing()) {
+      discard_callback(t);
+    } else {
+      of.home().ready(t);
+    }
+  }
   of.release(t);
 }
 
 void discard_callback(timer_node& t) noexcept {
-  // Others may be running still, and be waited for: a callback that ends its own runtime.
-  std::uint32_t runs = t.runs.load(std::memory_order_relaxed);
-  while (!t.runs.compare_exchange_weak(runs, (runs & ~waiting_mask) | ended,
-                                       std::memory_order_acq_rel, std::memory_order_relaxed)) {
-  }
   clockwork& of = clockwork::of(t);
-  for (std::uint32_t i = 0; i < waiting(runs); ++i) of.release(t);
+  for (std::uint32_t n = calls(t.runs).discard(); n != 0; --n) of.release(t);
 }
 
 bool end_callbacks(timer_node& t) noexcept {
-  std::uint32_t runs = t.runs.fetch_or(ended, std::memory_order_acq_rel);
-  const std::uint32_t own = frames_of(t);
-  while (running(runs) > own) {
+  bool runs = calls(t.runs).close();
+  if (is_inside(t)) return false;
+  while (runs) {
     waiting_thread me{.node = &t, .waiter = {}, .next = nullptr};
     waiting_room& room = room_of(t);
     {
       std::lock_guard held(room.lock);
-      runs = t.runs.fetch_or(waited_for, std::memory_order_acq_rel);
-      // Who ends after this sees the flag, and comes to the room once we have left the lock.
-      if (running(runs) <= own) break;
+      // A call that ends after this sees the flag, and its thread comes to the room once the lock
+      // is free.
+      if (!calls(t.runs).ask()) break;
       me.next = room.first;
       room.first = &me;
     }
     me.waiter.wait("the end of a timer's callback");
-    runs = t.runs.load(std::memory_order_acquire);
+    runs = calls(t.runs).runs();
   }
-  return own == 0;
+  return true;
 }
 
 }  // namespace verge::detail

@@ -4,14 +4,16 @@
 
 namespace verge::detail {
 
-/// `run` of every node with a callback: one firing, on a worker.
+/// `run` of every node with a callback: one call, on a worker.
 void run_callback(runnable& r) noexcept;
-/// Takes a node off a run queue that nobody will run again.
+/// Drops the calls of a node that no worker will run again.
 void discard_callback(timer_node& t) noexcept;
-/// The handle goes: no callback begins after this, and those that run on other threads have ended
-/// when it returns. False if the calling thread is inside one: the payload is in use then.
+/// Closes a node: no call begins after this, and one that runs on another thread has ended when it
+/// returns. False if the calling thread is inside one: the payload is in use then.
 bool end_callbacks(timer_node& t) noexcept;
 /// The same, and then drops the handle's reference: for a node that waits in no engine.
 void end_function(timer_node& t) noexcept;
+/// The handle of a timer with a function lets it run on.
+void detach_function(timer_node& t) noexcept;
 
 }  // namespace verge::detail

@@ -65,6 +65,12 @@ const channel_payload& payload(const timer_node& t) noexcept {
   return payload(const_cast<timer_node&>(t));
 }
 
+bool stop_channel(timer_node& t) noexcept;
+bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period);
+/// The handle goes, and the timer with it; or lets it go on, for as long as somebody can receive.
+void end_channel(timer_node& t) noexcept;
+void detach_channel(timer_node& t) noexcept;
+
 /// Of a ticker that does not skip what it misses; null for the others.
 ticker_state* counting_ticker(const timer_node& t) noexcept;
 
@@ -243,11 +249,16 @@ void channel_unused(chan_base& c) noexcept {
   of.release(*t);
 }
 
-constexpr timer_behaviour behaviours[] = {
-    {.fire = &fire_one_shot, .invoke = nullptr, .destroy = &destroy_channel},
-    {.fire = &fire_skip, .invoke = nullptr, .destroy = &destroy_channel},
-    {.fire = &fire_burst, .invoke = nullptr, .destroy = &destroy_channel},
-    {.fire = &fire_delay, .invoke = &stands_still, .destroy = &destroy_channel}};
+constexpr timer_operations operations{
+    .stop = &stop_channel, .reset = &reset_channel, .end = &end_channel, .detach = &detach_channel};
+
+constexpr timer_behaviour behaviour_of(void (*fire)(timer_node&, std::int64_t) noexcept,
+                                       void (*invoke)(timer_node&) = nullptr) {
+  return {.fire = fire, .invoke = invoke, .destroy = &destroy_channel, .operations = &operations};
+}
+constexpr timer_behaviour behaviours[] = {behaviour_of(&fire_one_shot), behaviour_of(&fire_skip),
+                                          behaviour_of(&fire_burst),
+                                          behaviour_of(&fire_delay, &stands_still)};
 
 constexpr chan_hooks stop_when_unused{.taken = nullptr, .unused = &channel_unused};
 constexpr chan_hooks when_taken{.taken = &tick_taken, .unused = &channel_unused};
@@ -330,6 +341,8 @@ void start_channel(timer_node& t, std::int64_t when, std::int64_t period) {
   clockwork::of(t).start(t, when, engine_period(t, period));
 }
 
+namespace {
+
 bool stop_channel(timer_node& t) noexcept {
   locked_channel held(t);
   clockwork& of = clockwork::of(t);
@@ -384,4 +397,5 @@ bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period) {
   return pending;
 }
 
+}  // namespace
 }  // namespace verge::detail

@@ -26,12 +26,6 @@ tick_state* share_channel(const timer_node& t) noexcept;
 
 /// First due after `delay`, then every `period` if it is a ticker.
 void start_channel(timer_node& t, std::int64_t when, std::int64_t period);
-bool stop_channel(timer_node& t) noexcept;
-bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period);
 bool is_ticker(const timer_node& t) noexcept;
-
-/// The handle goes, and the timer with it; or lets it go on, for as long as somebody can receive.
-void end_channel(timer_node& t) noexcept;
-void detach_channel(timer_node& t) noexcept;
 
 }  // namespace verge::detail

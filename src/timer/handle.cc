@@ -49,9 +49,13 @@ clockwork& running_clockwork(timer_node& t) {
   return of;
 }
 
+const timer_operations* operations_of(const timer_node& t) noexcept {
+  return t.does.load(std::memory_order_relaxed)->operations;
+}
+
 bool reset_to(clockwork& of, timer_node& t, std::int64_t when, std::int64_t period) {
-  const bool pending =
-      is_channel_timer(t) ? reset_channel(t, when, period) : of.reset(t, when, period);
+  const timer_operations* const its = operations_of(t);
+  const bool pending = its != nullptr ? its->reset(t, when, period) : of.reset(t, when, period);
   of.clear_up();
   return pending;
 }
@@ -93,7 +97,7 @@ void make_small(timer_node& t, const timer_behaviour& does, small_payload payloa
   clockwork& of = clockwork::of(t);
   of.fetch(t);
   if (of.given_up()) return;
-  if (is_channel_timer(t)) return end_channel(t);
+  if (const timer_operations* const its = operations_of(t)) return its->end(t);
   of.clear_up();
   switch (of.retire(t)) {
     case retired::alone:
@@ -166,6 +170,7 @@ timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t 
 
 timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy) {
   check_period(period);
+  check_policy(policy);
   channel_kind kind{};
   switch (static_cast<missed_ticks>(policy)) {
     case missed_ticks::skip:
@@ -177,9 +182,6 @@ timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy
     case missed_ticks::delay:
       kind = channel_kind::delay;
       break;
-    default:
-      throw std::invalid_argument(
-          "verge: no such policy for missed ticks; there are skip, burst and delay");
   }
   timer_node* const t = started(make_channel_timer(of, kind, true), period, period);
   share_channel(*t);  // the handle's
@@ -207,7 +209,8 @@ bool stop_timer(timer_node* handle) {
   timer_node& t = of_handle(handle, "stop");
   clockwork& of = clockwork::of(t);
   if (of.quick() == nullptr && of.forked()) return false;
-  return is_channel_timer(t) ? stop_channel(t) : of.stop(t);
+  const timer_operations* const its = operations_of(t);
+  return its != nullptr ? its->stop(t) : of.stop(t);
 }
 
 bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slack) {
@@ -216,7 +219,7 @@ bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slac
   clockwork& of = clockwork::of(t);
   const std::int64_t when = of.deadline_at_once(delay, slack);
   hybrid* const h = of.quick();
-  if (when == 0 || h == nullptr || is_channel_timer(t)) [[unlikely]]
+  if (when == 0 || h == nullptr || operations_of(t) != nullptr) [[unlikely]]
     return reset_slowly(t, delay, slack);
   return h->hybrid::reset(t, when, 0);
 }
@@ -263,7 +266,12 @@ void end_function(timer_node& t) noexcept {
 void detach_timer(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   if (of.forked()) return;
-  if (is_channel_timer(t)) return detach_channel(t);
+  if (const timer_operations* const its = operations_of(t)) return its->detach(t);
+  detach_function(t);
+}
+
+void detach_function(timer_node& t) noexcept {
+  clockwork& of = clockwork::of(t);
   // It may have been started again while the runtime ended: nobody else would take it off.
   if (of.closing()) of.stop(t);
   of.clear_up();
@@ -274,6 +282,12 @@ void check_period(std::int64_t period) {
   if (period > 0) return;
   throw std::invalid_argument("verge: the period of a ticker must be positive, and this one is " +
                               std::to_string(period) + " ns");
+}
+
+void check_policy(std::uint8_t policy) {
+  if (policy <= static_cast<std::uint8_t>(missed_ticks::delay)) return;
+  throw std::invalid_argument(
+      "verge: no such policy for missed ticks; there are skip, burst and delay");
 }
 
 timer_node& make_timer(clockwork& of) { return of.make(); }
@@ -294,9 +308,9 @@ timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t sl
 
 void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
 
-void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t period, std::int64_t slack) {
+void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t slack) {
   clockwork& of = clockwork::of(t);
-  of.start(t, of.deadline(delay, slack), period);
+  of.start(t, of.deadline(delay, slack), 0);
   of.clear_up();
 }
 

@@ -5,12 +5,14 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 #include <verge/chan.h>
 #include <verge/clock.h>
+#include <verge/detail/lock.h>
 #include <verge/detail/spawn.h>
 #include <verge/detail/timer_node.h>
 #include <verge/duration.h>
@@ -50,24 +52,29 @@ std::int64_t count_of(std::chrono::time_point<Clock, Duration> t) noexcept {
 timer_node& make_timer(clockwork& of);
 /// Gives back a node that was never started.
 void unmake_timer(timer_node& t) noexcept;
-void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t period, std::int64_t slack);
+void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t slack);
 void fire_callback(timer_node& t, std::int64_t now) noexcept;
 void take_callback(timer_node& t, std::int64_t now) noexcept;
 void run_callback(runnable& r) noexcept;
 scheduler& scheduler_of(const timer_node& t) noexcept;
 
-template <class F, std::size_t Room>
-void invoke_callback(timer_node& t) {
-  F& f = node_callable<F, Room>::get(t);
+/// One call of a timer's function.
+template <class F>
+void call_function(timer_node& t, F& f) {
   if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
     f();
   } else {
-    // A coroutine: the function is copied, for the timer may be gone before the coroutine ends.
+    // A coroutine: the function is copied, for the timer may be freed before the coroutine ends.
     static_assert(std::is_copy_constructible_v<F>,
                   "a timer's coroutine function must be copyable, for it may be called again; keep "
                   "what cannot be copied in a std::shared_ptr");
     spawn(scheduler_of(t), F(f)).detach();
   }
+}
+
+template <class F, std::size_t Room>
+void invoke_callback(timer_node& t) {
+  call_function(t, node_callable<F, Room>::get(t));
 }
 
 template <class F, std::size_t Room = payload_bytes>
@@ -115,30 +122,101 @@ struct small_payload {
 timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t slack,
                               const timer_behaviour& does, small_payload payload);
 
-/// A period of zero is a timer that fires once.
-template <std::size_t Room, class F>
-timer_node* start_func_timer(clockwork& of, std::int64_t delay, std::int64_t period, F&& f,
-                             std::int64_t slack = 0) {
+template <class F>
+timer_node* start_func_timer(clockwork& of, std::int64_t delay, F&& f, std::int64_t slack) {
   using callable = std::decay_t<F>;
-  if constexpr (Room == payload_bytes && is_small_payload<callable> &&
-                std::is_same_v<callable, std::remove_cvref_t<F>>) {
-    if (period == 0) {
-      check_callable(f);
-      small_payload payload{};
-      std::memcpy(payload.words, std::addressof(f),
-                  std::is_empty_v<callable> ? 0 : sizeof(callable));
-      return start_small_timer(of, delay, slack, callback_behaviour<callable, Room>, payload);
+  if constexpr (is_small_payload<callable> && std::is_same_v<callable, std::remove_cvref_t<F>>) {
+    check_callable(f);
+    small_payload payload{};
+    std::memcpy(payload.words, std::addressof(f), std::is_empty_v<callable> ? 0 : sizeof(callable));
+    return start_small_timer(of, delay, slack, callback_behaviour<callable>, payload);
+  } else {
+    timer_node& t = make_func_timer<payload_bytes>(of, std::forward<F>(f));
+    try {
+      start_timer_after(t, delay, slack);
+    } catch (...) {
+      node_callable<callable>::destroy(t);
+      unmake_timer(t);
+      throw;
     }
+    return &t;
   }
-  timer_node& t = make_func_timer<Room>(of, std::forward<F>(f));
-  try {
-    start_timer_after(t, delay, period, slack);
-  } catch (...) {
-    node_callable<std::decay_t<F>, Room>::destroy(t);
-    unmake_timer(t);
-    throw;
+}
+
+// Tickers with a function: src/timer/function_ticker.cc.
+
+/// What such a ticker keeps beside its function. Its node's payload is a pointer to it, and a firing
+/// that is under way may look at it until the last reference to the node is dropped; the function
+/// is destroyed with the handle. Guarded by the lock.
+struct function_ticker {
+  short_lock lock;
+  const std::uint8_t policy;  ///< missed_ticks
+  void (*const destroy_function)(function_ticker&) noexcept;
+  std::int64_t due{0};  ///< when the ticker, as armed now, is due; 0 if it is not armed
+  std::int64_t period{0};
+  std::int64_t next_tick{0};  ///< burst: the time of the next tick to be taken
+  std::uint64_t owed{0};      ///< ticks that are due and whose call has not begun
+
+  function_ticker(std::uint8_t p, void (*d)(function_ticker&) noexcept) noexcept
+      : policy(p), destroy_function(d) {}
+};
+template <class F>
+struct ticking_function final : function_ticker {
+  std::optional<F> f;
+  template <class G>
+  ticking_function(std::uint8_t p, G&& g)
+      : function_ticker(p, &destroy), f(std::in_place, std::forward<G>(g)) {}
+
+ private:
+  static void destroy(function_ticker& r) noexcept { static_cast<ticking_function&>(r).f.reset(); }
+};
+
+inline function_ticker*& ticker_record(timer_node& t) noexcept {
+  return *std::launder(reinterpret_cast<function_ticker**>(t.payload));
+}
+
+void fire_function_ticker(timer_node& t, std::int64_t now) noexcept;
+/// Takes the tick that the call is for.
+struct taken_tick {
+  bool any;        ///< false: it was stopped meanwhile
+  bool no_memory;  ///< there is no memory to go on with: the ticker stands still
+};
+taken_tick take_tick(timer_node& t) noexcept;
+/// Takes the record over, unless it throws.
+timer_node* start_function_ticker(clockwork& of, std::int64_t period, function_ticker& record,
+                                  const timer_behaviour& does);
+void check_policy(std::uint8_t policy);
+extern const timer_operations function_ticker_operations;
+
+template <class F>
+struct ticker_behaviour {
+  static auto& record(timer_node& t) noexcept {
+    return static_cast<ticking_function<F>&>(*ticker_record(t));
   }
-  return &t;
+  static void invoke(timer_node& t) {
+    const taken_tick tick = take_tick(t);
+    if (tick.any) call_function(t, *record(t).f);
+    if (tick.no_memory) throw std::bad_alloc();
+  }
+  static void destroy(timer_node& t) noexcept { delete &record(t); }
+
+  static constexpr timer_behaviour does{.fire = &fire_function_ticker,
+                                        .invoke = &invoke,
+                                        .destroy = &destroy,
+                                        .operations = &function_ticker_operations};
+};
+
+template <class F>
+timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std::uint8_t policy) {
+  using callable = std::decay_t<F>;
+  check_period(period);
+  check_policy(policy);
+  check_callable(f);
+  auto record = std::make_unique<ticking_function<callable>>(policy, std::forward<F>(f));
+  timer_node* const t =
+      start_function_ticker(of, period, *record, ticker_behaviour<callable>::does);
+  static_cast<void>(record.release());  // the node's
+  return t;
 }
 
 }  // namespace verge::detail

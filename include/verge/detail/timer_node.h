@@ -24,12 +24,21 @@
 ///  - A timer that is periodic, as its engine sees it, has a payload of no more than the first
 ///    half: the engine may keep the period in the second.
 ///  - `runs` and the runnable belong to timers that have something to invoke, see
-///    src/timer/callback.cc. The runnable is on a run queue while there are firings whose call has
-///    not begun.
+///    src/timer/call_count.h. The runnable is on a run queue while calls wait and none runs.
 namespace verge::detail {
 
 class clockwork;
 struct timer_node;
+
+/// How handles operate timers that have a lock and a schedule of their own: those with a channel,
+/// and tickers with a function.
+struct timer_operations {
+  bool (*stop)(timer_node&) noexcept;
+  bool (*reset)(timer_node&, std::int64_t when, std::int64_t period);
+  /// The handle is destroyed, or lets the timer run on.
+  void (*end)(timer_node&) noexcept;
+  void (*detach)(timer_node&) noexcept;
+};
 
 /// What a timer does. One constant per kind of timer and type of callable.
 struct timer_behaviour {
@@ -41,6 +50,8 @@ struct timer_behaviour {
   void (*destroy)(timer_node&) noexcept;
   /// As fire, for an engine that hands its reference over with the call. Null: there is fire only.
   void (*take)(timer_node&, std::int64_t now) noexcept {nullptr};
+  /// Null: the engine's are all there is to it.
+  const timer_operations* operations{nullptr};
 };
 
 struct timer_node : runnable {

@@ -1,0 +1,153 @@
+// Tickers that call a function: every().
+//
+// A tick owes a call. The calls themselves are those of any callback (timer/callback.cc), one after
+// the other; what is kept here is how many are owed, by the policy for missed ticks, and whether a
+// firing is still meant.
+//
+// Ground rules
+//  - `due` says when the ticker, as armed now, is due; 0 if it is not armed. The engine is told of
+//    every change under the record's lock, so the two agree. A firing that was found due before
+//    that time belongs to an earlier arming, and owes nothing.
+//  - A call is requested when `owed` leaves zero, and by each call that leaves some owed. The call
+//    takes its tick under the lock; if none is owed, as the ticker was stopped meanwhile, it is not
+//    made. So no call begins after stop or reset for a tick from before.
+//  - Locks: the record's before any of the engine's. The engine fires with none held. No payload is
+//    destroyed while a record is locked, for that is the user's code.
+//  - The handle's destructor destroys the function. The record lives as long as the node: a firing
+//    that began before may look at it.
+//  - With the policy `delay` the engine's timer is a one-shot, armed again when a tick is taken.
+
+#include <mutex>
+
+#include <clock/arithmetic.h>
+#include <timer/callback.h>
+#include <timer/clockwork.h>
+#include <verge/detail/timer_functions.h>
+#include <verge/time.h>
+
+namespace verge::detail {
+
+namespace {
+
+bool is(const function_ticker& r, missed_ticks policy) noexcept {
+  return r.policy == static_cast<std::uint8_t>(policy);
+}
+
+/// What the engine is told: it repeats by itself, except for a ticker that waits for its ticks to
+/// be taken.
+std::int64_t engine_period(const function_ticker& r, std::int64_t period) noexcept {
+  return is(r, missed_ticks::delay) ? 0 : period;
+}
+
+/// With the lock held, or before the ticker is known to another thread.
+void arm(function_ticker& r, std::int64_t when, std::int64_t period) noexcept {
+  r.due = r.next_tick = when;
+  r.period = period;
+  r.owed = 0;
+}
+
+/// With the lock held: one tick is taken, so the next comes a period from now. False if there is no
+/// memory for it.
+bool arm_delayed(timer_node& t, function_ticker& r) noexcept {
+  clockwork& of = clockwork::of(t);
+  if (of.ended()) return true;
+  r.due = of.deadline(r.period);
+  try {
+    of.reset_alone(t, r.due, 0);
+  } catch (...) {
+    r.due = 0;
+    return of.closing();
+  }
+  return true;
+}
+
+bool stop(timer_node& t) noexcept {
+  function_ticker& r = *ticker_record(t);
+  clockwork& of = clockwork::of(t);
+  const std::lock_guard held(r.lock);
+  // What its runtime has left behind does not fire, stopped or not.
+  const bool ticks = (r.due != 0 || (is(r, missed_ticks::delay) && r.owed != 0)) && !of.ended();
+  r.due = 0;
+  r.owed = 0;
+  of.stop(t);
+  return ticks;
+}
+
+bool reset(timer_node& t, std::int64_t when, std::int64_t period) {
+  function_ticker& r = *ticker_record(t);
+  const std::lock_guard held(r.lock);
+  // The engine first: if it has no room, all stays as it was. The lock keeps all others out.
+  clockwork::of(t).reset_alone(t, when, engine_period(r, period));
+  const bool ticked = r.due != 0 || (is(r, missed_ticks::delay) && r.owed != 0);
+  arm(r, when, period);
+  return ticked;
+}
+
+void end(timer_node& t) noexcept {
+  clockwork& of = clockwork::of(t);
+  function_ticker& r = *ticker_record(t);
+  stop(t);
+  of.clear_up();
+  if (end_callbacks(t)) r.destroy_function(r);
+  of.release(t);
+}
+
+}  // namespace
+
+const timer_operations function_ticker_operations{
+    .stop = &stop, .reset = &reset, .end = &end, .detach = &detach_function};
+
+timer_node* start_function_ticker(clockwork& of, std::int64_t period, function_ticker& record,
+                                  const timer_behaviour& does) {
+  timer_node& t = of.make();
+  ::new (static_cast<void*>(t.payload)) function_ticker*(&record);
+  t.run = &run_callback;
+  t.does.store(&does, std::memory_order_relaxed);
+  const std::int64_t when = of.deadline(period);
+  arm(record, when, period);
+  try {
+    of.start(t, when, engine_period(record, period));
+  } catch (...) {
+    of.free(t);
+    throw;
+  }
+  of.clear_up();
+  return &t;
+}
+
+void fire_function_ticker(timer_node& t, std::int64_t now) noexcept {
+  function_ticker& r = *ticker_record(t);
+  {
+    const std::lock_guard held(r.lock);
+    if (r.due == 0 || now < r.due) return;
+    const bool none_owed = r.owed == 0;
+    if (is(r, missed_ticks::burst)) {
+      const std::int64_t first_new =
+          saturating_add(r.next_tick, static_cast<std::int64_t>(r.owed) * r.period);
+      if (now >= first_new) r.owed += static_cast<std::uint64_t>((now - first_new) / r.period) + 1;
+    } else {
+      r.owed = 1;
+    }
+    if (is(r, missed_ticks::delay)) r.due = 0;
+    if (!none_owed || r.owed == 0) return;
+  }
+  fire_callback(t, now);
+}
+
+taken_tick take_tick(timer_node& t) noexcept {
+  function_ticker& r = *ticker_record(t);
+  bool armed = true;
+  bool more = false;
+  {
+    const std::lock_guard held(r.lock);
+    if (r.owed == 0) return {.any = false, .no_memory = false};
+    --r.owed;
+    more = r.owed != 0;
+    r.next_tick = saturating_add(r.next_tick, r.period);
+    if (is(r, missed_ticks::delay)) armed = arm_delayed(t, r);
+  }
+  if (more) fire_callback(t, 0);
+  return {.any = true, .no_memory = !armed};
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,157 @@
+// The calls of one timer follow one another, each happens before the next, and none is lost: on
+// several processors, in real time. Under the thread sanitizer two calls that overlap are a data
+// race on what the functions count with.
+
+#include <gtest/gtest.h>
+#include <verge/detail/lock.h>
+#include <verge/runtime.h>
+#include <verge/time.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <support/as_default.h>
+#include <support/blockers.h>
+#include <support/engines.h>
+#include <support/patience.h>
+#include <support/scale.h>
+
+namespace verge::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Counts with plain variables, and notices a second call.
+class body {
+ public:
+  void operator()() {
+    if (inside_.exchange(true)) overlapped_ = true;
+    ++calls_;
+    for (int i = 0; i < 50; ++i) detail::pause();
+    finished_.store(calls_, std::memory_order_relaxed);
+    inside_ = false;
+  }
+  bool overlapped() const { return overlapped_; }
+  int finished() const { return finished_.load(std::memory_order_relaxed); }
+
+ private:
+  int calls_ = 0;
+  std::atomic<int> finished_{0};
+  std::atomic<bool> inside_{false};
+  std::atomic<bool> overlapped_{false};
+};
+
+class call_order : public testing::TestWithParam<engine_traits> {
+ protected:
+  runtime rt{{.processors = 4, .engine = GetParam().engine}};
+  as_default here{rt};
+};
+
+TEST_P(call_order, of_tickers_that_are_slower_than_their_period) {
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    std::array<body, 4> bodies;
+    std::vector<ticker> all;
+    for (body& b : bodies)
+      all.push_back(every(
+          1us, [&b] { b(); }, policy));
+    for (const body& b : bodies) {
+      EXPECT_TRUE(eventually([&] { return b.finished() >= 200; }));
+      EXPECT_FALSE(b.overlapped());
+    }
+  }
+}
+
+/// As many calls as firings: a reset that finds the timer no longer pending has let one fire.
+TEST_P(call_order, of_a_timer_that_threads_reset_while_its_function_runs) {
+  body b;
+  std::atomic<int> fired{0};
+  timer t = after_func(0ns, [&] { b(); });
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        for (int n = 0; n < scale(3'000, 300); ++n) {
+          if (!t.reset(0ns)) ++fired;
+          if (n % 16 == 0) std::this_thread::yield();
+        }
+      });
+    }
+  }
+  EXPECT_TRUE(eventually([&] { return b.finished() == fired + 1; }))
+      << b.finished() << " calls, " << fired + 1 << " firings";
+  EXPECT_FALSE(b.overlapped());
+}
+
+TEST_P(call_order, of_a_timer_that_comes_due_during_its_call_has_the_next_right_after) {
+  blockers stuck;
+  std::atomic<int> calls{0};
+  timer t = after_func(0ns, [&, block = stuck.block()] {
+    if (++calls == 1) block();
+  });
+  ASSERT_TRUE(eventually([&] { return stuck.count() == 1; }));
+  EXPECT_FALSE(t.reset(0ns));
+  verge::after(5ms).recv();  // by now it has fired, most likely
+  EXPECT_EQ(calls, 1);
+  stuck.release();
+  EXPECT_TRUE(eventually([&] { return calls == 2; }));
+}
+
+TEST_P(call_order, does_not_hold_up_other_timers) {
+  blockers stuck;
+  const auto blocks = every(1ms, stuck.block());
+  ASSERT_TRUE(eventually([&] { return stuck.count() == 1; }));
+  std::atomic<int> others{0};
+  const auto other = every(1ms, [&] { ++others; });
+  EXPECT_TRUE(eventually([&] { return others >= 100; }));
+  EXPECT_EQ(stuck.count(), 1) << "a second call while the first one runs";
+  stuck.release();
+}
+
+/// The destructor waits for the call that runs, and the calls that wait are never made.
+TEST_P(call_order, ends_with_the_handle) {
+  for (int round = 0; round < scale(200, 30); ++round) {
+    auto counted = std::make_shared<body>();
+    {
+      const ticker e = every(
+          1us, [counted] { (*counted)(); }, missed_ticks::burst);
+      EXPECT_TRUE(eventually([&] { return counted->finished() >= 3; }));
+    }
+    EXPECT_EQ(counted.use_count(), 1) << "the function was not destroyed with the handle";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(engines, call_order, testing::ValuesIn(engines),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+std::ptrdiff_t threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+/// One thread, not one for every tick.
+TEST(a_ticker_whose_call_blocks, takes_one_thread) {
+  runtime rt({.processors = 2});
+  const as_default here(rt);
+  blockers stuck;
+  const auto blocks = every(1ms, stuck.block());
+  ASSERT_TRUE(eventually([&] { return stuck.count() == 1; }));
+  const auto before = threads_of_this_process();
+  // Long enough for two hundred ticks.
+  int ticks = 0;
+  for (const ticker tk(1ms); auto at : tk.c()) {
+    static_cast<void>(at);
+    if (++ticks == 200) break;
+  }
+  EXPECT_EQ(stuck.count(), 1);
+  EXPECT_LE(threads_of_this_process(), before + 4);
+  stuck.release();
+}
+
+}  // namespace
+}  // namespace verge::test
