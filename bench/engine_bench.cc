@@ -120,8 +120,7 @@ class alignas(128) handles {
 
  private:
   timer_node* start(std::int64_t d) {
-    return verge::detail::start_func_timer<verge::detail::payload_bytes>(timers_, d, 0,
-                                                                         callback{&called});
+    return verge::detail::start_func_timer(timers_, d, callback{&called}, 0);
   }
   timer_node*& any() { return nodes_[random_.below(nodes_.size())]; }
   timer_node* any_but(random_numbers& random) { return nodes_[random.below(nodes_.size())]; }

@@ -22,7 +22,9 @@ class [[gnu::visibility("hidden")]] lone_engine : public bench::bare_host {
 
   template <class F>
   detail::timer_node& start(std::int64_t delay, F f, std::int64_t period = 0) {
-    return *detail::start_func_timer<detail::periodic_payload_bytes>(timers(), delay, period, f);
+    detail::timer_node& t = detail::make_func_timer<detail::periodic_payload_bytes>(timers(), f);
+    timers().start(t, timers().deadline(delay), period);
+    return t;
   }
 
   std::int64_t now() noexcept override { return now_; }

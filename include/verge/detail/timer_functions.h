@@ -145,9 +145,9 @@ timer_node* start_func_timer(clockwork& of, std::int64_t delay, F&& f, std::int6
 
 // Tickers with a function: src/timer/function_ticker.cc.
 
-/// What such a ticker keeps beside its function. Its node's payload is a pointer to it, and a firing
-/// that is under way may look at it until the last reference to the node is dropped; the function
-/// is destroyed with the handle. Guarded by the lock.
+/// What such a ticker keeps beside its function. Its node's payload is a pointer to it, and a
+/// firing that is under way may look at it until the last reference to the node is dropped; the
+/// function is destroyed with the handle. Guarded by the lock.
 struct function_ticker {
   short_lock lock;
   const std::uint8_t policy;  ///< missed_ticks
