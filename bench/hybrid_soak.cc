@@ -53,8 +53,8 @@ class soak_world final : public verge::bench::bare_host {
 std::uint64_t fired = 0;
 
 timer_node* start(soak_world& world, std::int64_t delay) {
-  return verge::detail::start_func_timer<verge::detail::payload_bytes>(world.timers(), delay, 0,
-                                                                       [] { ++fired; });
+  return verge::detail::start_func_timer(
+      world.timers(), delay, [] { ++fired; }, 0);
 }
 
 /// Of the processor's time that the program has had.
