@@ -3,6 +3,7 @@
 #include <concepts>
 #include <coroutine>
 #include <cstdint>
+#include <system_error>
 #include <utility>
 
 #include <verge/detail/errors.h>
@@ -44,6 +45,9 @@
 ///  - A task that has been cancelled throws `cancelled` when it starts any operation; one that
 ///    waits stops waiting and throws. If the operation's own event was faster, the operation is
 ///    done and gives its result, so nothing that was received is lost; the next one throws.
+///  - An operation whose result carries an error, and that may have done a part of its work while
+///    it waits, has give_up() besides withdraw(): it gives that part as its result. A limit
+///    (limit.h) always calls it; a cancelled task does if has_moved(), and throws if not.
 namespace verge::detail {
 
 template <class Op>
@@ -62,6 +66,16 @@ template <class Op>
 concept retrying_operation = operation<Op> && requires(Op op) {
   { op.again() }
   noexcept;
+};
+
+/// One whose result carries an error, so that it can be given up and tell what it has done.
+/// give_up() is called in place of withdraw(), and may be called in place of start().
+template <class Op>
+concept reporting_operation = operation<Op> && requires(Op op, std::error_code why) {
+  { op.has_moved() }
+  noexcept->std::same_as<bool>;  ///< whether a part of it has been done
+  { op.give_up(why) }
+  noexcept->std::same_as<decltype(op.finish(0))>;
 };
 
 /// One wait for an operation, by whatever kind of waiter.
@@ -111,6 +125,8 @@ class wait_for {
     leave();
     const std::uint32_t winner = waiter_.winner();
     if (winner == waiter::by_cancellation) [[unlikely]] {
+      if constexpr (reporting_operation<Op>)
+        if (op_.has_moved()) return op_.give_up(cancelled_error());
       op_.withdraw();
       throw_cancelled();
     }
