@@ -147,6 +147,7 @@ class live_scheduler final : public scheduler, public engine_host {
   runnable* look_everywhere(worker& w) noexcept;
   runnable* take_local(processor& p) noexcept;
   runnable* take_global(processor& p) noexcept;
+  runnable* take_from_elsewhere(worker& w) noexcept;
   runnable* steal(worker& w) noexcept;
   bool steal_timers(processor& mine, unsigned victim) noexcept;
   void run_overdue(processor& mine) noexcept;

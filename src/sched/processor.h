@@ -49,6 +49,8 @@ struct alignas(128) processor {
   std::uint32_t returns_seen{0};
   /// A spare one's: it may begin new tasks, until it rests. The holder's, written with the lock.
   bool begins_tasks{false};
+  /// A task has yielded: whatever waits elsewhere has its turn first. The holder's.
+  bool yielded{false};
   /// How many in a row came from the slot that runs next. The holder's.
   unsigned next_streak{0};
   /// For choosing whom to steal from. The holder's.

@@ -28,6 +28,9 @@ constexpr unsigned most_at_once = 128;
 constexpr std::int64_t worth_a_sleep = 5'000;
 /// Before a sleep of this length it pays to see whether it could be longer.
 constexpr std::int64_t long_sleep = 100'000'000;
+/// How long, in nanoseconds, tasks that yield to one another leave the poller unlooked at: less than
+/// a percent of their time goes into looking.
+constexpr std::int64_t poll_beside_yields = 50'000;
 /// What is longer than this is worth a wake-up, in nanoseconds.
 constexpr std::int64_t long_run = 50'000;
 
@@ -80,7 +83,9 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
     retire(w);
     return nullptr;
   }
-  if (tick % global_turn == 0 && global_size_.load(std::memory_order_relaxed) != 0) {
+  if (std::exchange(p.yielded, false)) {
+    if (runnable* r = take_from_elsewhere(w)) return r;
+  } else if (tick % global_turn == 0 && global_size_.load(std::memory_order_relaxed) != 0) {
     if (runnable* r = take_global(p)) return r;
   }
   if (left_behind_.load(std::memory_order_relaxed)) {
@@ -192,6 +197,19 @@ runnable* live_scheduler::take_global(processor& p) noexcept {
   }
   global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
   return first;
+}
+
+/// For a task that has yielded. Its queue is never empty, so that nothing would come from outside of
+/// it but in the global queue's turn, and from the poller when the monitor looks.
+runnable* live_scheduler::take_from_elsewhere(worker& w) noexcept {
+  if (global_size_.load(std::memory_order_relaxed) != 0) {
+    if (runnable* r = take_global(*w.held)) return r;
+  }
+  if (!poller_.has_sources() ||
+      cheap_now() - last_poll_.load(std::memory_order_relaxed) < poll_beside_yields) {
+    return nullptr;
+  }
+  return poll_without_blocking(w);
 }
 
 runnable* live_scheduler::steal(worker& w) noexcept {

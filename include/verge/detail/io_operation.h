@@ -59,6 +59,7 @@ class descriptor_handle {
 class io_action {
  public:
   static constexpr bool cancellable = true;
+  static constexpr std::uint32_t share = operations_per_system_call;
 
   io_action(const io_action&) = delete;
   io_action& operator=(const io_action&) = delete;

@@ -61,6 +61,7 @@ class limited_action {
  public:
   static constexpr const char* waiting_for = inner::waiting_for;
   static constexpr bool cancellable = inner::cancellable;
+  static constexpr std::uint32_t share = share_of_turn<inner>;
   static constexpr std::uint32_t limits = limits_of<inner> + 1;
 
   explicit limited_action(limited_operation<Limit, Op>& op) : watch_(op.limit_), inner_(op.op_) {}

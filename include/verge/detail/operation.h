@@ -45,6 +45,9 @@
 ///  - A task that has been cancelled throws `cancelled` when it starts any operation; one that
 ///    waits stops waiting and throws. If the operation's own event was faster, the operation is
 ///    done and gives its result, so nothing that was received is lost; the next one throws.
+///  - A coroutine whose operation need not wait goes on at once, but only so many times in one turn
+///    of its task (operations_per_turn). Then the operation is done, and the coroutine goes to the
+///    end of the queue with its result. Threads that wait() are preempted by the kernel instead.
 ///  - An operation whose result carries an error, and that may have done a part of its work while
 ///    it waits, has give_up() besides withdraw(): it gives that part as its result. A limit
 ///    (limit.h) always calls it; a cancelled task does if has_moved(), and throws if not.
@@ -77,6 +80,13 @@ concept reporting_operation = operation<Op> && requires(Op op, std::error_code w
   { op.give_up(why) }
   noexcept->std::same_as<decltype(op.finish(0))>;
 };
+
+/// What an operation that need not wait takes of its task's turn: as much as it says, or 1.
+template <class Op>
+inline constexpr std::uint32_t share_of_turn = 1;
+template <class Op>
+requires requires { Op::share; }
+inline constexpr std::uint32_t share_of_turn<Op> = Op::share;
 
 /// One wait for an operation, by whatever kind of waiter.
 template <operation Op, class Waiter>
@@ -192,10 +202,24 @@ class operation_awaiter : private coroutine_waiter {
   /// Waits. True if the coroutine stays suspended - then this object may be gone by now.
   bool suspended() noexcept {
     do {
-      if (!wait_.begin()) return false;
+      if (!wait_.begin()) return yields();
       if (park()) return true;
     } while (wait_.again());
     return false;
+  }
+
+  /// The operation is done. Whether the others have their turn before the coroutine goes on - then
+  /// this object may be gone by now.
+  bool yields() noexcept {
+    job* const j = its_job();
+    if (j == nullptr || wait_.is_waiting()) return false;  // nobody's task; cancelled as it began
+    const std::uint32_t left = j->budget.load(std::memory_order_relaxed);
+    if (left >= share_of_turn<Op>) [[likely]] {
+      j->budget.store(left - share_of_turn<Op>, std::memory_order_relaxed);
+      return false;
+    }
+    home().ready_last(*this);
+    return true;
   }
 
   /// What a worker runs when the coroutine is woken.
