@@ -128,7 +128,7 @@ class live_scheduler final : public scheduler, public engine_host {
   void limit_spares(unsigned n) noexcept;
 
  private:
-  /// Every so many looks the global queue comes before the local one. Prime, so as not to beat with
+  /// Every so many looks the global queue and the poller come before the local queue. Prime, so as not to beat with
   /// patterns in what the tasks do.
   static constexpr std::uint32_t global_turn = 61;
 

@@ -28,9 +28,9 @@ constexpr unsigned most_at_once = 128;
 constexpr std::int64_t worth_a_sleep = 5'000;
 /// Before a sleep of this length it pays to see whether it could be longer.
 constexpr std::int64_t long_sleep = 100'000'000;
-/// How long, in nanoseconds, tasks that yield to one another leave the poller unlooked at: less than
-/// a percent of their time goes into looking.
-constexpr std::int64_t poll_beside_yields = 50'000;
+/// How long, in nanoseconds, a processor whose queue is never empty leaves the poller unlooked at:
+/// less than a percent of its time goes into looking.
+constexpr std::int64_t poll_while_busy = 50'000;
 /// What is longer than this is worth a wake-up, in nanoseconds.
 constexpr std::int64_t long_run = 50'000;
 
@@ -83,10 +83,8 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
     retire(w);
     return nullptr;
   }
-  if (std::exchange(p.yielded, false)) {
+  if (std::exchange(p.yielded, false) || tick % global_turn == 0) {
     if (runnable* r = take_from_elsewhere(w)) return r;
-  } else if (tick % global_turn == 0 && global_size_.load(std::memory_order_relaxed) != 0) {
-    if (runnable* r = take_global(p)) return r;
   }
   if (left_behind_.load(std::memory_order_relaxed)) {
     left_behind_.store(false, std::memory_order_relaxed);
@@ -199,14 +197,13 @@ runnable* live_scheduler::take_global(processor& p) noexcept {
   return first;
 }
 
-/// For a task that has yielded. Its queue is never empty, so that nothing would come from outside of
-/// it but in the global queue's turn, and from the poller when the monitor looks.
+/// What waits outside of a queue that may never be empty.
 runnable* live_scheduler::take_from_elsewhere(worker& w) noexcept {
   if (global_size_.load(std::memory_order_relaxed) != 0) {
     if (runnable* r = take_global(*w.held)) return r;
   }
   if (!poller_.has_sources() ||
-      cheap_now() - last_poll_.load(std::memory_order_relaxed) < poll_beside_yields) {
+      cheap_now() - last_poll_.load(std::memory_order_relaxed) < poll_while_busy) {
     return nullptr;
   }
   return poll_without_blocking(w);
