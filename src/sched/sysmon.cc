@@ -103,10 +103,10 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
     }
   }
 
-  // A timer is overdue, and who polls would sleep past it.
-  if (next != 0 && next < now - stuck_after && !nobody_polls && !somebody_polls_until(next)) {
+  // A timer is overdue, and the poll sleeps past it.
+  if (next != 0 && next < now - stuck_after && !nobody_polls && !somebody_polls_until(next) &&
+      poller_.rescue_poll()) {
     poll_rescues_.add();
-    poller_.break_poll();
     mended = true;
   }
 
