@@ -1,5 +1,7 @@
 // What a worker runs next: schedule, and find_runnable when its own queue is empty.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -38,6 +40,7 @@ constexpr std::int64_t long_run = 50'000;
 
 void live_scheduler::work(worker& w) noexcept {
   this_thread = {.current = this, .as_worker = &w, .running = nullptr};
+  w.thread_id = ::gettid();
   while (w.held != nullptr || acquire_or_park(w)) {
     runnable* r = schedule(w);
     if (r == nullptr) {
@@ -69,6 +72,7 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
   const std::uint32_t tick = p.count_look();
   if (stopping_.load(std::memory_order_relaxed)) return nullptr;
   if (is_spare(p)) {
+    p.thread.store(w.thread_id, std::memory_order_relaxed);
     if (others_came_back(p)) {
       retire(w);
       return nullptr;
