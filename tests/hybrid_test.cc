@@ -289,17 +289,17 @@ TEST(hybrid_looks, fetch_no_more_lines_per_stop_however_many_processors_there_ar
 TEST_F(hybrid_engine, looks_for_what_is_out_of_date_less_often_on_many_processors) {
   constexpr unsigned processors = 64;
   engine().grow(processors);
-  std::vector<timer_node*> all;
-  for (int i = 0; i < 6000; ++i) all.push_back(&start(second + i * 1000, [] {}));
   const std::uint64_t interval =
-      detail::hybrid::stops_per_look(detail::thread_slots_used(), processors);
-  ASSERT_LT(interval, all.size() - 100);
+      detail::hybrid::stops_per_look(detail::thread_slots_used() + 1, processors);
+  // Nearly all of them are stopped before it looks, so that any earlier look would begin to sweep.
+  std::vector<timer_node*> all;
+  for (std::uint64_t i = 0; i < interval + 200; ++i) all.push_back(&start(second, [] {}));
   std::size_t stopped = 0;
   const auto stop_until = [&](std::size_t n) {
     for (; stopped < n; ++stopped) detail::stop_timer(all[stopped]);
   };
-  stop_until(interval - 1);
-  EXPECT_EQ(counts().deleted, interval - 1) << "it has not looked yet";
+  stop_until(interval - 64);
+  EXPECT_EQ(counts().deleted, interval - 64) << "it has not looked yet";
   stop_until(all.size());
   EXPECT_LT(counts().deleted, 2000U) << "it has, and swept";
   for (timer_node* t : all) detail::destroy_timer(*t);
