@@ -82,6 +82,7 @@ class hybrid final : public engine {
 
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
   std::int64_t next_when(unsigned p) const noexcept override;
+  std::int64_t last_time() const noexcept override { return hybrid_word::latest - 1; }
   std::int64_t next_exactly(unsigned p) noexcept override;
   bool tidy_before_sleep(unsigned n) noexcept override;
   void grow(unsigned n) override;
