@@ -116,7 +116,7 @@ TEST_F(any_fd, a_signalfd_turns_signals_into_reads) {
 TEST_F(any_fd, readable_and_writable_tell_when_to_make_the_system_call_oneself) {
   auto [from, to] = make_pipe().or_throw();
   EXPECT_FALSE(to.writable().wait());
-  EXPECT_THROW(static_cast<void>(timeout(from.readable(), 5ms).wait()), timed_out);
+  EXPECT_EQ(timeout(from.readable(), 5ms).wait(), net_errc::timed_out);
   auto reader = rt.spawn([&f = from]() -> task<ssize_t> {
     EXPECT_FALSE(co_await f.readable());
     char c = 0;
@@ -136,7 +136,7 @@ TEST_F(any_fd, deadlines_timeouts_and_cancellation_work_on_any) {
   EXPECT_EQ(from.read_some(part).wait().error, net_errc::deadline_exceeded);
   EXPECT_GE(clock::now() - start, 10ms);
   from.set_read_deadline(no_deadline);
-  EXPECT_THROW(static_cast<void>(timeout(from.read_some(part), 5ms).wait()), timed_out);
+  EXPECT_EQ(timeout(from.read_some(part), 5ms).wait().error, net_errc::timed_out);
   auto reader =
       rt.spawn([&f = from, &part]() -> task<> { static_cast<void>(co_await f.read_some(part)); });
   EXPECT_TRUE(eventually([&f = from] { return has_reader(f); }));

@@ -270,6 +270,41 @@ TEST_F(hybrid_engine, forgets_what_is_stopped_by_a_thread_that_starts_nothing) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
+/// With a fixed interval of 256 stops a look at 64 processors, with as many threads, would fetch 192
+/// lines: three for every four stops.
+TEST(hybrid_looks, fetch_no_more_lines_per_stop_however_many_processors_there_are) {
+  using detail::hybrid;
+  for (unsigned n = 1; n <= 256; ++n) {
+    const auto lines = static_cast<double>(hybrid::lines_per_look(n, n));
+    const auto stops = static_cast<double>(hybrid::stops_per_look(n, n));
+    EXPECT_LE(lines / stops, 0.05) << n << " processors";
+    EXPECT_LE(lines / stops, 1.01 * 3 / 64) << n << " processors";
+  }
+  EXPECT_EQ(hybrid::lines_per_look(64, 64), 192u);
+  EXPECT_EQ(hybrid::stops_per_look(64, 64), 4096u);
+  EXPECT_EQ(hybrid::stops_per_look(4, 4), 256u);
+  EXPECT_LE(hybrid::stops_per_look(256, 256) * 8, 128u << 10) << "bytes of entries for each thread";
+}
+
+TEST_F(hybrid_engine, looks_for_what_is_out_of_date_less_often_on_many_processors) {
+  constexpr unsigned processors = 64;
+  engine().grow(processors);
+  const std::uint64_t interval =
+      detail::hybrid::stops_per_look(detail::thread_slots_used() + 1, processors);
+  // Nearly all of them are stopped before it looks, so that any earlier look would begin to sweep.
+  std::vector<timer_node*> all;
+  for (std::uint64_t i = 0; i < interval + 200; ++i) all.push_back(&start(second, [] {}));
+  std::size_t stopped = 0;
+  const auto stop_until = [&](std::size_t n) {
+    for (; stopped < n; ++stopped) detail::stop_timer(all[stopped]);
+  };
+  stop_until(interval - 64);
+  EXPECT_EQ(counts().deleted, interval - 64) << "it has not looked yet";
+  stop_until(all.size());
+  EXPECT_LT(counts().deleted, 2000U) << "it has, and swept";
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
 TEST_F(hybrid_engine, does_a_bounded_piece_of_work_at_a_time) {
   constexpr int many = 100'000;
   int fired = 0;

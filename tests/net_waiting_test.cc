@@ -138,7 +138,7 @@ TEST_F(net, an_accept_that_waits_for_descriptors_can_be_ended_in_every_way) {
   listener.set_read_deadline(clock::now() + 10ms);
   EXPECT_EQ(rt.run(accept), net_errc::deadline_exceeded);
   listener.set_read_deadline(no_deadline);
-  EXPECT_THROW(static_cast<void>(timeout(listener.accept(), 10ms).wait()), timed_out);
+  EXPECT_EQ(timeout(listener.accept(), 10ms).wait().error, net_errc::timed_out);
   auto cancelled_one = rt.spawn(accept);
   EXPECT_TRUE(eventually([&] { return has_reader(listener); }));
   cancelled_one.cancel();
@@ -172,8 +172,7 @@ TEST_F(net, two_readers_of_one_stream_are_a_mistake) {
     try {
       bytes64 others;
       if (first.done()) first.join();
-      static_cast<void>(timeout(near.read_some(others), 1ms).wait());
-    } catch (const timed_out&) {
+      EXPECT_EQ(timeout(near.read_some(others), 1ms).wait().error, net_errc::timed_out);
     } catch (const std::logic_error& e) {
       said = e.what();
     }
@@ -237,13 +236,7 @@ TEST_F(net, timeout_withdraws_an_operation_and_the_next_one_goes_on) {
   rt.run([&n = near, &f = far]() -> task<> {
     bytes64 bytes;
     const auto start = clock::now();
-    bool late = false;
-    try {
-      static_cast<void>(co_await timeout(f.read_some(bytes), 20ms));
-    } catch (const timed_out&) {
-      late = true;
-    }
-    EXPECT_TRUE(late);
+    EXPECT_EQ((co_await timeout(f.read_some(bytes), 20ms)).error, net_errc::timed_out);
     EXPECT_GE(clock::now() - start, 20ms);
     co_await n.write_all("later");
     EXPECT_EQ((co_await timeout(f.read_some(bytes), 1min)).or_throw(), 5u);
@@ -262,11 +255,11 @@ TEST_F(net, timeout_limits_a_read_that_is_woken_again_and_again) {
   });
   std::string big(1 << 20, '\0');
   const auto start = clock::now();
-  EXPECT_THROW(static_cast<void>(timeout(far.read_full(big), 50ms).wait()), timed_out);
+  EXPECT_EQ(timeout(far.read_full(big), 50ms).wait().error, net_errc::timed_out);
   EXPECT_GE(clock::now() - start, 50ms);
-  EXPECT_THROW(
-      rt.run([&]() -> task<> { static_cast<void>(co_await timeout(far.read_full(big), 50ms)); }),
-      timed_out);
+  const io_result in_task =
+      rt.run([&]() -> task<io_result> { co_return co_await timeout(far.read_full(big), 50ms); });
+  EXPECT_EQ(in_task.error, net_errc::timed_out);
   over.store(true);
   dripping.join();
 }
@@ -295,7 +288,7 @@ TEST_F(net, connecting_can_be_limited_and_cancelled) {
   EXPECT_EQ(tcp_conn::connect(server.at(), 20ms).wait().error, net_errc::deadline_exceeded);
   EXPECT_GE(clock::now() - start, 20ms);
   EXPECT_EQ(tcp_conn::connect(server.at(), 0s).wait().error, std::errc::timed_out);
-  EXPECT_THROW(static_cast<void>(timeout(tcp_conn::connect(server.at()), 20ms).wait()), timed_out);
+  EXPECT_EQ(timeout(tcp_conn::connect(server.at()), 20ms).wait().error, net_errc::timed_out);
   std::atomic<bool> begun{false};
   auto pending = rt.spawn([&]() -> task<> {
     begun = true;

@@ -22,6 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StrEq;
 using testing::ThrowsMessage;
 
@@ -182,6 +183,39 @@ TEST(simulation, runs_for_no_time_for_a_negative_one_and_to_the_end_of_all_for_a
   EXPECT_THROW(sim.run_for(rest), deadlock) << "the end of the clock does not come";
   sim.run_for(rest - 1ns);
   EXPECT_EQ(sim.now(), time_point::max() - 1ns);
+}
+
+constexpr std::chrono::hours year{8766};
+
+/// The hybrid engine knows no time after its 73 years (docs/engines.md). It says so; the others go
+/// on to the end of the clock.
+TEST(simulation, says_when_its_engine_knows_no_time_that_late) {
+  for (const engine e : engines()) {
+    simulation sim({.engine = e});
+    sim.run_for(100 * year);
+    const auto sleeps = [&] { sim.run([]() -> task<> { co_await verge::sleep(1s); }); };
+    if (e == engine::hybrid) {
+      EXPECT_THAT(sleeps, ThrowsMessage<deadlock>(AllOf(
+                              HasSubstr("never due"), HasSubstr("73 years"),
+                              HasSubstr("processor_heap"), Not(HasSubstr("no timer is pending")))));
+    } else {
+      EXPECT_NO_THROW(sleeps()) << name_of(e);
+    }
+  }
+}
+
+TEST(simulation, says_that_the_timers_that_are_pending_never_come) {
+  simulation sim({.engine = engine::processor_heap});
+  const verge::timer never(std::chrono::nanoseconds::max());
+  EXPECT_THAT([&] { sim.run([&]() -> task<> { co_await verge::recv(never.c()); }); },
+              ThrowsMessage<deadlock>(AllOf(HasSubstr("never due"), HasSubstr("292 years"))));
+}
+
+TEST(simulation, does_not_begin_where_its_engine_knows_no_time) {
+  EXPECT_THAT([] { simulation sim({.start = time_point(80 * year)}); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("73 years")));
+  simulation other({.engine = engine::processor_heap, .start = time_point(80 * year)});
+  other.run([]() -> task<> { co_await verge::sleep(1h); });
 }
 
 TEST(simulation, has_done_all_that_is_due_at_the_end_of_a_run) {

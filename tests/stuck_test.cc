@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <mutex>
@@ -162,6 +163,32 @@ TEST(slow_tasks, are_not_all_begun_at_once) {
   const int begun = slow.count();
   const auto waits = static_cast<int>((clock::now() - start) / 100ms);
   EXPECT_LE(begun, processors + waits) << "one for every 100 ms";
+}
+
+/// Callbacks that compute for long are overdue because the machine is short of processor time. More
+/// threads would make each of them slower, so they come up ever more slowly: the n-th 10 ms * 2^n
+/// after the last.
+TEST(computing_callbacks, do_not_take_a_thread_each) {
+  runtime rt({.processors = 1});
+  as_default here(rt);
+  std::atomic<int> computing{0};
+  std::atomic<bool> over{false};
+  const auto start = clock::now();
+  for (int i = 0; i < 100; ++i) {
+    after_func(0s, [&] {
+      ++computing;
+      while (!over) {
+      }
+    }).detach();
+  }
+  EXPECT_TRUE(eventually([&] { return computing >= 4 && clock::now() > start + 500ms; }))
+      << computing << ": what is stuck in a loop is helped all the same";
+  const auto threads = rt.stats().threads;
+  const auto waited = static_cast<double>((clock::now() - start) / 1ms);
+  over = true;
+  EXPECT_LE(static_cast<double>(threads), 4 + std::log2(waited / 10))
+      << "after " << waited << " ms";
+  EXPECT_TRUE(eventually([&] { return computing == 100; })) << computing;
 }
 
 TEST_F(stuck_processors, let_a_task_go_on_that_a_thread_has_something_for) {

@@ -16,28 +16,21 @@ server::server(const server_options& options, handler h)
       listener_(verge::tcp_listener::listen(options_.at).or_throw()) {}
 
 verge::task<> server::serve(verge::context ctx) {
-  try {
-    for (;;) {
-      auto [conn, error] = co_await verge::under(ctx, listener_.accept());
-      if (error == verge::net_errc::closed) break;
-      if (error) continue;  // this one has gone before we came to it
-      one_more();
-      verge::go([this, ctx, c = std::move(conn)]() mutable {
-        return attend(std::move(c), ctx);
-      }).detach();
-    }
-  } catch (const verge::context_error&) {
-    listener_.close();
+  for (;;) {
+    auto [conn, error] = co_await verge::under(ctx, listener_.accept());
+    if (error == verge::net_errc::closed || (error && ctx.err())) break;
+    if (error) continue;  // this one has gone before we came to it
+    one_more();
+    verge::go([this, ctx, c = std::move(conn)]() mutable {
+      return attend(std::move(c), ctx);
+    }).detach();
   }
+  listener_.close();
   if (--busy_ > 0) co_await verge::recv(all_gone_);
 }
 
 verge::task<> server::attend(verge::tcp_conn conn, verge::context ctx) {
-  try {
-    co_await talk(conn, ctx);
-  } catch (const verge::context_error&) {
-    // The server ends, and this connection was waiting for a request.
-  }
+  co_await talk(conn, ctx);
   conn.close();
   one_less();
 }

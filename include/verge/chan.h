@@ -78,7 +78,7 @@ class chan : public detail::chan_handle<T>,
 };
 
 /// Receiving: `co_await recv(ch)` or `recv(ch).wait()`. Gives the next value, or nothing if the
-/// channel is closed and drained.
+/// channel is closed and drained. Given up, it has received nothing: no value is lost.
 template <class T>
 detail::recv_operation<T> recv(const chan<T>& ch) {
   return detail::recv_operation<T>(ch);
@@ -89,7 +89,8 @@ detail::recv_operation<T> recv(const receiver<T>& ch) {
 }
 
 /// Sending: `co_await send(ch, v)` or `send(ch, v).wait()`. Waits until the value is in the
-/// channel, or, if the channel has no room at all, in a receiver's hands.
+/// channel, or, if the channel has no room at all, in a receiver's hands. Given up, the value has
+/// not been sent and is destroyed with the operation.
 template <class T>
 detail::send_operation<T> send(const chan<T>& ch, std::type_identity_t<T> v) {
   return detail::send_operation<T>(ch, std::move(v));

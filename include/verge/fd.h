@@ -24,9 +24,14 @@ namespace verge {
 /// the deadlines and the beginning of operations: any thread may call these while the handle is
 /// there.
 ///
-/// Operations are begun with `co_await` in a task and with `.wait()` on a plain thread; they can be
-/// cancelled with their task and limited with verge::timeout(). They try first and wait only if
-/// they must, and allocate nothing.
+/// Operations are begun with `co_await` in a task and with `.wait()` on a plain thread. They try
+/// first and wait only if they must, and allocate nothing.
+///
+/// They can be limited with verge::timeout() and verge::under(): one that is given up gives its
+/// result as it stands, with net_errc::timed_out or the context's err() as its error. When their
+/// task is cancelled they throw verge::cancelled, unless bytes have been read or written: then the
+/// result says how many, with net_errc::cancelled, and the next operation throws. So no byte is
+/// ever lost.
 class descriptor {
  public:
   /// Makes all operations that wait, and all that come later, end with net_errc::closed. The number
@@ -75,20 +80,20 @@ class descriptor {
 class stream : public descriptor {
  public:
   /// Reads what there is, at least one byte, waiting for it if need be. At the end of the stream:
-  /// net_errc::end_of_stream.
+  /// net_errc::end_of_stream. Given up, it has read nothing.
   detail::io_operation<detail::read_action> read_some(buffer into) noexcept {
     return detail::io_operation<detail::read_action>({get(), into, false});
   }
   /// Reads until the buffer is full. If the stream ends before that: end_of_stream, and how much
-  /// there was.
+  /// there was. Given up, or after a deadline, the result says how much is in the buffer.
   detail::io_operation<detail::read_action> read_full(buffer into) noexcept {
     return detail::io_operation<detail::read_action>({get(), into, true});
   }
-  /// Writes what there is room for, at least one byte.
+  /// Writes what there is room for, at least one byte. Given up, it has written nothing.
   detail::io_operation<detail::write_action> write_some(const_buffer from) noexcept {
     return detail::io_operation<detail::write_action>({get(), from, false});
   }
-  /// Writes all of it. If that fails, the result says how much was written before.
+  /// Writes all of it. If that fails, or is given up, the result says how much was written before.
   detail::io_operation<detail::write_action> write_all(const_buffer from) noexcept {
     return detail::io_operation<detail::write_action>({get(), from, true});
   }

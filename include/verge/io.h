@@ -29,14 +29,24 @@ enum class net_errc : std::uint8_t {
   runtime_ended,      ///< the runtime that the descriptor belongs to has ended
   simulated_time,     ///< there are no sockets in a verge::simulation
   bad_address,        ///< text that is no address
+  timed_out,          ///< the limit that verge::timeout() has set
+  cancelled,          ///< its task was cancelled when a part had been read or written
 };
 
-/// `closed` compares equal to std::errc::bad_file_descriptor, `deadline_exceeded` to
-/// std::errc::timed_out, `not_pollable` to operation_not_permitted, `runtime_ended` to
-/// operation_canceled, `simulated_time` to operation_not_supported, `bad_address` to
+/// `closed` compares equal to std::errc::bad_file_descriptor, `deadline_exceeded` and `timed_out`
+/// to std::errc::timed_out, `not_pollable` to operation_not_permitted, `runtime_ended` and
+/// `cancelled` to operation_canceled, `simulated_time` to operation_not_supported, `bad_address` to
 /// invalid_argument.
 const std::error_category& net_category() noexcept;
 std::error_code make_error_code(net_errc e) noexcept;
+
+namespace detail {
+
+/// Throws std::system_error; or verge::cancelled if the error says that a task or a context was
+/// cancelled: then the exception ends the task as it would have if nothing had been done.
+[[noreturn]] void throw_io_error(const std::error_code& e);
+
+}  // namespace detail
 
 /// How a read or a write ended. Without an error it has done what was asked for; with one, `bytes`
 /// says how far it came before that.
@@ -45,9 +55,10 @@ struct [[nodiscard]] io_result {
   std::error_code error{};
 
   explicit operator bool() const noexcept { return !error; }
-  /// The number of bytes, or std::system_error.
+  /// The number of bytes. Throws verge::cancelled if the task, or the context that the operation
+  /// was under, was cancelled; std::system_error for every other error.
   std::size_t or_throw() const {
-    if (error) throw std::system_error(error);
+    if (error) detail::throw_io_error(error);
     return bytes;
   }
 };
@@ -63,9 +74,9 @@ struct [[nodiscard]] result {
   const T& operator*() const noexcept { return value; }
   T* operator->() noexcept { return &value; }
   const T* operator->() const noexcept { return &value; }
-  /// The value, or std::system_error.
+  /// The value. Throws as io_result::or_throw() does.
   T or_throw() && {
-    if (error) throw std::system_error(error);
+    if (error) detail::throw_io_error(error);
     return std::move(value);
   }
 };

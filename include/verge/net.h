@@ -69,8 +69,9 @@ class tcp_conn : public stream_socket {
  public:
   tcp_conn() noexcept = default;
 
-  /// Connects. It can be limited in two ways: verge::timeout(connect(to), 2s) throws timed_out,
-  /// and connect(to, 2s) ends with net_errc::deadline_exceeded.
+  /// Connects. It can be limited in two ways: verge::timeout(connect(to), 2s) ends with
+  /// net_errc::timed_out, and connect(to, 2s) with net_errc::deadline_exceeded. Given up, the
+  /// socket is closed; the other side may have accepted it by then.
   static detail::io_operation<detail::connect_into<tcp_conn>> connect(const endpoint& to);
   template <class Rep, class Period>
   static detail::io_operation<detail::connect_into<tcp_conn>> connect(
@@ -98,7 +99,7 @@ class tcp_listener : public descriptor {
 
   /// The next connection. It belongs to the runtime that the listener belongs to. When the process
   /// is out of descriptors it waits and tries again, a little less often each time; the connection
-  /// waits in the kernel.
+  /// waits in the kernel. Given up, it has accepted none.
   detail::io_operation<detail::accept_into<tcp_conn>> accept() noexcept {
     return detail::io_operation<detail::accept_into<tcp_conn>>({get()});
   }
@@ -157,11 +158,11 @@ class unix_listener : public descriptor {
 class datagram_socket : public descriptor {
  public:
   /// The next datagram, from whomever; only from the peer, if it is connected. One that is longer
-  /// than the buffer is cut off, and says so.
+  /// than the buffer is cut off, and says so. Given up, it has received none.
   detail::io_operation<detail::receive_from_action> receive(buffer into) noexcept {
     return detail::io_operation<detail::receive_from_action>({get(), into});
   }
-  /// To an address, or without one to the peer.
+  /// To an address, or without one to the peer. Given up, it has not sent it.
   detail::io_operation<detail::send_to_action> send(const_buffer what,
                                                     const endpoint& to = {}) noexcept {
     return detail::io_operation<detail::send_to_action>({get(), what, to});

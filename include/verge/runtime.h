@@ -87,7 +87,7 @@ struct runtime_stats {
   std::uint64_t poll_breaks{0};      ///< how often the poller was woken for an earlier timer
   std::uint64_t polls{0};            ///< how often a thread slept in the poller
   std::uint64_t monitor_wakeups{0};  ///< how often the system monitor looked
-  std::uint64_t poll_rescues{0};     ///< how often it woke the poller from sleeping past a timer
+  std::uint64_t poll_rescues{0};     ///< how often it woke a poller that slept past a timer
   std::uint64_t spare_used{0};       ///< how often a spare processor came up, as all were stuck
   std::uint64_t threads{0};          ///< worker threads started
   std::size_t timer_bytes{0};        ///< memory held for timers: nodes and queues

@@ -30,7 +30,8 @@
 ///
 /// A receive from a closed channel can always take place. A send to one can as well: it throws
 /// chan_closed. The same channel may stand in several cases. A select without any case waits for
-/// ever, until its task is cancelled. Nothing here allocates.
+/// ever, until its task is cancelled. Given up, no case has taken place and no handler has run.
+/// Nothing here allocates.
 namespace verge {
 
 /// A case of a select that receives, and tells `handler`: a callable that takes a std::optional<T>,

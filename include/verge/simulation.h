@@ -45,7 +45,9 @@
 /// another thread, or simulation::run here.
 namespace verge {
 
-/// Everything is blocked and no timer is pending. what() lists what each task and thread waits for.
+/// Everything is blocked and no timer is pending that is ever due. what() lists what each task and
+/// thread waits for. The default engine knows no time after 73 years on the clock, the others none
+/// after 292 (docs/engines.md): what is due later never is, and what() says so.
 class deadlock : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -55,7 +57,7 @@ struct simulation_options {
   std::uint64_t seed{1};
   verge::engine engine{verge::engine::hybrid};
   wheel_options wheel{};
-  /// Where time begins.
+  /// Where time begins. No later than the last time that the engine knows: std::invalid_argument.
   clock::time_point start{std::chrono::hours(1)};
   /// Takes exceptions out of callbacks and detached tasks, as a runtime's does.
   std::function<void(std::exception_ptr)> on_exception{};

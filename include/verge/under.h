@@ -2,13 +2,11 @@
 
 #include <cstdint>
 #include <system_error>
-#include <type_traits>
 #include <utility>
 
 #include <verge/context.h>
-#include <verge/detail/operation.h>
+#include <verge/detail/limit.h>
 #include <verge/task.h>
-#include <verge/timeout.h>
 
 #pragma GCC visibility push(default)
 
@@ -17,21 +15,26 @@
 ///   auto message = co_await verge::under(ctx, verge::recv(ch));
 ///   verge::under(ctx, verge::sleep(1s)).wait();                // on a plain thread
 ///   auto reply = co_await verge::under(ctx, call(server));     // a task, too
+///   auto [n, error] = co_await verge::under(ctx, conn.read_full(bytes));      // error: ctx.err()
 ///
-/// When the context is done it throws context_error. That is a verge::cancelled, as in a task that
-/// is cancelled: let it through, and it ends the task and whatever called it, up to where somebody
-/// wants to know how the work went.
+/// An operation that is not done when the context is done is given up. Under a context that is done
+/// it is not even tried. If it was faster, it gives its result. What being given up means depends
+/// on whether the result carries an error:
 ///
-/// An operation - recv, send, select, sleep, a join, whatever a socket does - that has not taken
-/// place when the context is done is withdrawn: it has not happened. Under a context that is done
-/// it is not even tried. If it was faster, it gives its result, so nothing that was received is
-/// lost.
+///  - recv, send, select, sleep, a join: it has not happened, and context_error is thrown. That is
+///    a verge::cancelled, as in a task that is cancelled: let it through, and it ends the task and
+///    whatever called it, up to where somebody wants to know how the work went.
+///  - What sockets and other descriptors do: the result has the context's err() and tells what was
+///    done until then. A read_full that has read three bytes gives {3, context_errc::cancelled};
+///    or_throw() of that throws verge::cancelled.
+///
+/// docs/tasks-and-channels.md has a table of all operations.
 ///
 /// A task is cancelled, and it is waited for until it has ended, as with timeout(). Under a context
 /// that is done it does not begin.
 namespace verge {
 
-/// Thrown by what is done under a context when that is done.
+/// Thrown by what is done under a context when that is done, and has no error in its result.
 class context_error : public cancelled {
  public:
   explicit context_error(const context& ctx) noexcept : code_(ctx.err()), cause_(ctx.cause()) {}
@@ -49,76 +52,6 @@ namespace detail {
 
 [[noreturn]] void throw_context_done(const context& ctx);
 
-template <class Op>
-class under_operation;
-
-template <class Op>
-class under_action {
- public:
-  static constexpr const char* waiting_for = Op::action::waiting_for;
-  static constexpr bool cancellable = Op::action::cancellable;
-
-  explicit under_action(under_operation<Op>& op) : ctx_(op.ctx_), inner_(op.op_) {}
-
-  bool start(waiter& w) noexcept {
-    context_scope* const scope = ctx_.scope();
-    // Woken by a hint it takes what has come, whatever the context says by now.
-    if (!started_ && scope != nullptr && scope_is_done(*scope)) {
-      over_ = true;
-      return false;
-    }
-    const bool waits = inner_.start(w);
-    if (!waits) return started_ = false;
-    started_ = true;
-    if (scope == nullptr || join_scope(*scope, wait_, w, by_context)) return true;
-    // It is done as we begin - unless what is waited for was faster, and wakes us.
-    over_ = w.claim(by_context);
-    return !over_;
-  }
-  void withdraw() noexcept {
-    leave();
-    inner_.withdraw();
-  }
-  void again() noexcept requires retrying_operation<typename Op::action> {
-    leave();
-    inner_.again();
-  }
-  decltype(auto) finish(std::uint32_t winner) {
-    if (started_) leave();
-    if (over_ || wait_.won) {
-      if (started_) inner_.withdraw();
-      throw_context_done(ctx_);
-    }
-    return inner_.finish(winner);
-  }
-
- private:
-  static constexpr std::uint32_t by_context = waiter::by_hint - 1;
-
-  void leave() noexcept {
-    if (context_scope* const scope = ctx_.scope()) leave_scope(*scope, wait_);
-  }
-
-  const context& ctx_;
-  typename Op::action inner_;
-  context_wait wait_;
-  bool started_{false};
-  bool over_{false};
-};
-
-template <class Op>
-class [[nodiscard("co_await it, or wait() for it")]] under_operation
-    : public awaitable<under_operation<Op>> {
- public:
-  using action = under_action<Op>;
-  under_operation(context ctx, Op op) : ctx_(std::move(ctx)), op_(std::move(op)) {}
-
- private:
-  friend action;
-  context ctx_;
-  Op op_;
-};
-
 struct context_limit {
   context ctx;
 
@@ -130,14 +63,43 @@ struct context_limit {
     return after_func(ctx, std::move(f));
   }
   [[noreturn]] void fail() const { throw_context_done(ctx); }
+
+  class watch {
+   public:
+    explicit watch(const context_limit& l) noexcept : ctx_(l.ctx) {}
+
+    bool reached() const noexcept {
+      const context_scope* const scope = ctx_.scope();
+      return scope != nullptr && scope_is_done(*scope);
+    }
+    bool start(waiter& w, std::uint32_t ticket) noexcept {
+      context_scope* const scope = ctx_.scope();
+      if (scope == nullptr) return true;
+      return joined_ = join_scope(*scope, wait_, w, ticket);
+    }
+    void pause() noexcept { stop(); }
+    void stop() noexcept {
+      if (std::exchange(joined_, false)) leave_scope(*ctx_.scope(), wait_);
+    }
+    bool kept() const noexcept { return true; }
+    std::error_code why() const noexcept { return ctx_.err(); }
+    [[noreturn]] void fail() { throw_context_done(ctx_); }
+
+   private:
+    const context& ctx_;
+    context_wait wait_;
+    bool joined_{false};
+  };
 };
 
 }  // namespace detail
 
-/// Does `op`, or throws when ctx is done.
+/// Does `op`, unless ctx is done before: then its result has the error ctx.err(), or if its result
+/// has no error it throws context_error. A join_handle may be given by reference and can be joined
+/// again then.
 template <detail::is_operation Op>
 auto under(context ctx, Op&& op) {
-  return detail::under_operation<std::remove_cvref_t<Op>>(std::move(ctx), std::forward<Op>(op));
+  return detail::limited(detail::context_limit{std::move(ctx)}, std::forward<Op>(op));
 }
 /// Runs `work`, and cancels it when ctx is done.
 template <class T>

@@ -18,8 +18,12 @@ namespace {
 
 enum class choice : std::uint8_t { open, tsc, kernel };
 
-// Several threads may find out at once; they all find the same, and nothing else hangs on it.
-constinit std::atomic<choice> chosen{choice::open};
+// Several threads may find out at once; they all find the same, and nothing else hangs on it. Every
+// thread reads it for every anchor, so it shares its cache line with nothing that is written.
+struct alignas(64) shared_choice {
+  std::atomic<choice> value{choice::open};
+};
+constinit shared_choice chosen;
 
 bool kernel_trusts_tsc() noexcept {
   std::FILE* f =
@@ -73,17 +77,17 @@ std::int64_t fast_clock::now_and_anchor() noexcept {
 }
 
 fast_clock::source fast_clock::source_in_use() noexcept {
-  choice c = chosen.load(std::memory_order_relaxed);
+  choice c = chosen.value.load(std::memory_order_relaxed);
   if (c == choice::open) {
     c = ask_environment_and_machine();
-    chosen.store(c, std::memory_order_relaxed);
+    chosen.value.store(c, std::memory_order_relaxed);
   }
   return c == choice::tsc ? source::tsc : source::kernel;
 }
 
 bool fast_clock::use(source wanted) noexcept {
   const choice c = wanted == source::tsc ? ask_machine() : choice::kernel;
-  chosen.store(c, std::memory_order_relaxed);
+  chosen.value.store(c, std::memory_order_relaxed);
   if (anchor_.held()) anchor_.release(true_now());
   return (c == choice::tsc) == (wanted == source::tsc);
 }

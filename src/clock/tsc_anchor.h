@@ -33,7 +33,10 @@ struct tsc_bounds {
 /// Ground rules. Any thread may call any function at any time; nobody waits. `rate_` and `due_` are
 /// read by anyone. The other fields belong to the thread that has set `busy_`; one that finds it
 /// set leaves the work to the other.
-class tsc_rate {
+///
+/// It has its cache line to itself: it is written every millisecond, and whatever else were on the
+/// line would be taken from every core as often.
+class alignas(64) tsc_rate {
  public:
   /// A rate is a fraction of 2^shift nanoseconds per tick.
   static constexpr int shift = 32;
@@ -60,6 +63,7 @@ class tsc_rate {
   std::int64_t start_time_ = 0;  // 0: not started
   std::uint64_t last_ = 0;       // the previous measurement
 };
+static_assert(alignof(tsc_rate) == 64 && sizeof(tsc_rate) == 64);
 
 /// One thread's anchor. Touched by no other thread.
 class tsc_anchor {

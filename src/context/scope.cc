@@ -97,7 +97,6 @@ void context_scope::finish_hook(context_hook& h) noexcept {
     auto& wait = static_cast<context_wait&>(h);
     waiter* const party = wait.party;
     const bool won = party->claim(wait.ticket);
-    wait.won = won;
     unlock();
     if (won) party->wake();
     return;

@@ -19,7 +19,6 @@ constexpr std::size_t batch_size = 32;
 constexpr unsigned step_limit = 32;
 
 /// Sweeping: see hybrid.h.
-constexpr std::uint64_t left_per_look = 256;
 constexpr std::uint64_t left_per_piece = 16;
 constexpr unsigned chunks_per_piece = 4;
 constexpr std::int64_t stale_constant = 1024;
@@ -189,7 +188,10 @@ std::int64_t hybrid::entries() const noexcept {
 /// The tally is down to zero, and whoever took it there puts it up again.
 void hybrid::keep_tidy(tally& mine) noexcept {
   const bool under_way = sweep_or_begin();
-  mine.both.fetch_add(under_way ? left_per_piece : left_per_look, std::memory_order_relaxed);
+  const std::uint32_t threads = std::min(thread_slots_used(), thread_slot_count);
+  mine.both.fetch_add(
+      under_way ? left_per_piece : stops_per_look(threads, made_.load(std::memory_order_relaxed)),
+      std::memory_order_relaxed);
 }
 
 /// Does a piece of the pass that is under way, or sees whether one should begin. False if not.

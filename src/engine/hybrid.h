@@ -27,19 +27,31 @@
 /// Sweeping. A stopped timer leaves its entry behind, in a wheel that the one who stopped it does
 /// not know. So nobody counts per wheel: every thread counts, in a place of its own, how many
 /// timers it has armed and stopped, and every wheel how many entries it has and how many have
-/// fired. The difference of the sums is how many entries are out of date. After every 256 timers
+/// fired. The difference of the sums is how many entries are out of date. After every so many timers
 /// that it stops a thread looks at the sums; if there are three out of date for four that are live,
 /// a pass over all wheels begins, and until it is through every thread does a piece of it for every
 /// 16 that it stops, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each
 /// that is stopped. So even if timers are only stopped, and in the order that is worst for it, a
 /// pass is through before more are out of date than are live: entries out of date never exceed the
-/// live ones plus a constant. Where there are few of both, and nobody has anything to do, what is
+/// live ones plus a constant. A look reads a cache line of every thread's and two of every wheel's,
+/// which others have written since the last. So the number of stops between two looks is in
+/// proportion to that of the lines: however many there are, a stop pays for a twentieth of one. It
+/// is part of the constant, for every thread once. Where there are few of both, and nobody has anything to do, what is
 /// out of date goes at once, so that an idle processor is not woken for it.
 namespace verge::detail {
 
 class hybrid final : public engine {
  public:
   explicit hybrid(engine_host& host) : host_(host) {}
+
+  /// Sweeping: how many timers a thread stops between two looks at the sums, and how many cache
+  /// lines of others it reads for one. 256 stops where there are no more than four of each.
+  static constexpr std::uint64_t lines_per_look(std::uint32_t threads, unsigned wheels) noexcept {
+    return std::uint64_t{threads} + 2 * std::uint64_t{wheels};
+  }
+  static constexpr std::uint64_t stops_per_look(std::uint32_t threads, unsigned wheels) noexcept {
+    return std::max<std::uint64_t>(256, lines_per_look(threads, wheels) * 64 / 3);
+  }
 
   node_layout layout() const noexcept override { return node_layout::of<node>(); }
   timer_node* construct(void* memory) noexcept override;
@@ -70,6 +82,7 @@ class hybrid final : public engine {
 
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
   std::int64_t next_when(unsigned p) const noexcept override;
+  std::int64_t last_time() const noexcept override { return hybrid_word::latest - 1; }
   std::int64_t next_exactly(unsigned p) noexcept override;
   bool tidy_before_sleep(unsigned n) noexcept override;
   void grow(unsigned n) override;

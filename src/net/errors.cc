@@ -1,3 +1,5 @@
+#include <verge/context.h>
+#include <verge/detail/errors.h>
 #include <verge/io.h>
 
 #include <string>
@@ -28,6 +30,10 @@ class net_error_category final : public std::error_category {
       case net_errc::bad_address:
         return "this is no address; write 127.0.0.1:80, [::1]:80, or the path of a unix socket of "
                "no more than 107 bytes";
+      case net_errc::timed_out:
+        return "not done in time: the limit of verge::timeout() has passed";
+      case net_errc::cancelled:
+        return "the task was cancelled when a part had been read or written";
     }
     return "unknown error";
   }
@@ -37,10 +43,12 @@ class net_error_category final : public std::error_category {
       case net_errc::closed:
         return std::errc::bad_file_descriptor;
       case net_errc::deadline_exceeded:
+      case net_errc::timed_out:
         return std::errc::timed_out;
       case net_errc::not_pollable:
         return std::errc::operation_not_permitted;
       case net_errc::runtime_ended:
+      case net_errc::cancelled:
         return std::errc::operation_canceled;
       case net_errc::simulated_time:
         return std::errc::operation_not_supported;
@@ -62,6 +70,13 @@ const std::error_category& net_category() noexcept {
 
 std::error_code make_error_code(net_errc e) noexcept {
   return {static_cast<int>(e), net_category()};
+}
+
+std::error_code detail::cancelled_error() noexcept { return net_errc::cancelled; }
+
+void detail::throw_io_error(const std::error_code& e) {
+  if (e == net_errc::cancelled || e == context_errc::cancelled) throw_cancelled();
+  throw std::system_error(e);
 }
 
 }  // namespace verge

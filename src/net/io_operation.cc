@@ -182,6 +182,11 @@ io_result read_action::finish(std::uint32_t winner) {
   return {done_, error_};
 }
 
+io_result read_action::give_up(std::error_code why) noexcept {
+  withdraw();
+  return {done_, why};
+}
+
 // ---- Writing
 
 write_action::write_action(io_operation<write_action>& op) noexcept
@@ -212,6 +217,11 @@ io_result write_action::finish(std::uint32_t winner) {
   return {done_, error_};
 }
 
+io_result write_action::give_up(std::error_code why) noexcept {
+  withdraw();
+  return {done_, why};
+}
+
 // ---- Readiness
 
 readiness_action::readiness_action(io_operation<readiness_action>& op) noexcept
@@ -230,6 +240,11 @@ bool readiness_action::attempt(io_action& a, descriptor& d) noexcept {
 std::error_code readiness_action::finish(std::uint32_t winner) {
   conclude(winner);
   return error_;
+}
+
+std::error_code readiness_action::give_up(std::error_code why) noexcept {
+  withdraw();
+  return why;
 }
 
 // ---- Datagrams
@@ -261,6 +276,11 @@ datagram receive_from_action::finish(std::uint32_t winner) {
   return got_;
 }
 
+datagram receive_from_action::give_up(std::error_code why) noexcept {
+  withdraw();
+  return {.error = why};
+}
+
 send_to_action::send_to_action(io_operation<send_to_action>& op) noexcept
     : io_action(op.arguments_.from, io_direction::write, false, &attempt),
       what_(op.arguments_.what),
@@ -281,6 +301,11 @@ bool send_to_action::attempt(io_action& a, descriptor& d) noexcept {
 io_result send_to_action::finish(std::uint32_t winner) {
   conclude(winner);
   return {sent_, error_};
+}
+
+io_result send_to_action::give_up(std::error_code why) noexcept {
+  withdraw();
+  return {0, why};
 }
 
 }  // namespace verge::detail

@@ -227,15 +227,25 @@ void poller::set_timer(std::int64_t timeout_ns) noexcept {
 
 // ---- Breaking ----------------------------------------------------------------------------------
 
-void poller::break_poll() noexcept {
+/// Whether there was none.
+bool poller::break_unless_pending() noexcept {
   // Release: what the caller wrote is seen by the poll that takes the break, also where the break
   // is merged with an earlier one, as take_break() reads the last exchange made.
-  if (break_pending_.exchange(true, std::memory_order_acq_rel)) return;
+  if (break_pending_.exchange(true, std::memory_order_acq_rel)) return false;
   count(breaks_written_);
   const std::uint64_t one = 1;
   while (write(break_event_.get(), &one, sizeof one) < 0) {
     if (errno != EINTR) broken("writing an eventfd");
   }
+  return true;
+}
+
+bool poller::rescue_poll() noexcept {
+  // Acquire: if the last break has been taken, so has the wake-up been counted that it caused.
+  if (break_pending_.load(std::memory_order_acquire)) return false;
+  const bool waits =
+      blocking_polls_.load(std::memory_order_relaxed) != wake_ups_.load(std::memory_order_relaxed);
+  return waits && break_unless_pending();
 }
 
 /// First the eventfd is emptied, then the flag: a break that comes between the two writes nothing,

@@ -92,7 +92,10 @@ class poller {
 
   /// Ends the poll that waits, or if there is none, the next one that would. From any thread. A
   /// break while another is pending costs one atomic exchange.
-  void break_poll() noexcept;
+  void break_poll() noexcept { break_unless_pending(); }
+  /// The same for a poll that waits though it should have been broken. False if none waits, or a
+  /// break is on its way to it.
+  bool rescue_poll() noexcept;
 
   /// Is anything registered? If not, only time and breaks can end a poll.
   bool has_sources() const noexcept { return sources_.load(std::memory_order_relaxed) != 0; }
@@ -107,6 +110,7 @@ class poller {
   void add_wake_up(int fd, std::uint64_t tag);
   int wait(std::span<epoll_event> events, std::int64_t timeout_ns) noexcept;
   void set_timer(std::int64_t timeout_ns) noexcept;
+  bool break_unless_pending() noexcept;
   void take_break() noexcept;
   void deliver(const epoll_event& event, ready_list& ready) noexcept;
 

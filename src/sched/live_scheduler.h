@@ -128,7 +128,7 @@ class live_scheduler final : public scheduler, public engine_host {
   void limit_spares(unsigned n) noexcept;
 
  private:
-  /// Every so many looks the global queue comes before the local one. Prime, so as not to beat with
+  /// Every so many looks the global queue and the poller come before the local queue. Prime, so as not to beat with
   /// patterns in what the tasks do.
   static constexpr std::uint32_t global_turn = 61;
 
@@ -147,6 +147,7 @@ class live_scheduler final : public scheduler, public engine_host {
   runnable* look_everywhere(worker& w) noexcept;
   runnable* take_local(processor& p) noexcept;
   runnable* take_global(processor& p) noexcept;
+  runnable* take_from_elsewhere(worker& w) noexcept;
   runnable* steal(worker& w) noexcept;
   bool steal_timers(processor& mine, unsigned victim) noexcept;
   void run_overdue(processor& mine) noexcept;
@@ -208,7 +209,8 @@ class live_scheduler final : public scheduler, public engine_host {
   bool only_new_tasks_locked() const noexcept;
   processor* take_spare_locked() noexcept;
   void put_spare_locked(processor& p) noexcept;
-  bool bring_up_spare(stuckness how) noexcept;
+  bool bring_up_spare(stuckness how, std::int64_t now) noexcept;
+  bool processor_time_is_short(std::int64_t now) noexcept;
   void say_once(const char* text, unsigned number) noexcept;
   static bool is_spare(const processor& p) noexcept { return p.id >= max_processors; }
   bool others_came_back(const processor& spare) noexcept;
@@ -288,6 +290,11 @@ class live_scheduler final : public scheduler, public engine_host {
   /// The monitor's: the spare processor that it brought up last, and how far that was then.
   processor* coming_up_{nullptr};
   std::uint32_t coming_up_tick_{0};
+  /// The monitor's: which had not moved when it last looked; how many spare ones of these computed
+  /// when it last asked, and when these last became more.
+  std::bitset<max_processors + max_spares> still_;
+  unsigned computing_{0};
+  std::int64_t computing_since_{0};
   /// The monitor's: it has said that there are no more.
   bool said_{false};
 

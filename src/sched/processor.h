@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -47,8 +49,12 @@ struct alignas(128) processor {
   run_queue queue;
   /// A spare one's: how often others had come back when it came up. The holder's.
   std::uint32_t returns_seen{0};
+  /// A spare one's: the thread that worked for it last. The monitor looks what that does.
+  std::atomic<pid_t> thread{0};
   /// A spare one's: it may begin new tasks, until it rests. The holder's, written with the lock.
   bool begins_tasks{false};
+  /// A task has yielded: whatever waits elsewhere has its turn first. The holder's.
+  bool yielded{false};
   /// How many in a row came from the slot that runs next. The holder's.
   unsigned next_streak{0};
   /// For choosing whom to steal from. The holder's.
@@ -90,6 +96,7 @@ struct worker {
   /// What it ran last while nobody was at the poller took long.
   bool ran_long{false};
   note parked;
+  pid_t thread_id{0};
   worker* next_idle{nullptr};
   /// For one who waits until nothing runs any more: its thread is past all that it ran, or waits
   /// itself for what may never come.

@@ -43,10 +43,13 @@ void live_scheduler::ready_next(runnable& r) noexcept {
   wake_processor();
 }
 
-/// Nobody is woken here either: the caller's worker is about to look for something to run.
+/// Nobody is woken here either: the caller's worker is about to look for something to run, and
+/// looks at the global queue and the poller first.
 void live_scheduler::ready_last(runnable& r) noexcept {
-  if (worker* w = worker_with_processor()) return push_local(*w->held, r);
-  ready(r);
+  worker* w = worker_with_processor();
+  if (w == nullptr) return ready(r);
+  w->held->yielded = true;
+  push_local(*w->held, r);
 }
 
 void live_scheduler::push_local(processor& p, runnable& r) noexcept {

@@ -1,12 +1,18 @@
 #include <sched/runtime_thread.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 
+#include <array>
 #include <csignal>
+#include <cstdio>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include <net/file_descriptor.h>
 #include <net/poller.h>
+#include <net/system_call.h>
 
 namespace verge::detail {
 
@@ -37,6 +43,18 @@ std::thread start_runtime_thread(std::function<void()> f) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw;
   }
+}
+
+bool is_computing(pid_t thread) noexcept {
+  std::array<char, 64> path;
+  std::snprintf(path.data(), path.size(), "/proc/self/task/%d/stat", static_cast<int>(thread));
+  const file_descriptor file(::open(path.data(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return false;
+  std::array<char, 256> text;
+  const ssize_t n = uninterrupted([&] { return ::read(file.get(), text.data(), text.size()); });
+  const std::string_view stat(text.data(), n < 0 ? 0 : static_cast<std::size_t>(n));
+  const std::size_t name_ends = stat.rfind(')');  // a name may have anything in it, ")" too
+  return name_ends != std::string_view::npos && stat.substr(name_ends, 3) == ") R";
 }
 
 }  // namespace verge::detail

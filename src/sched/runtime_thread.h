@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <thread>
 
@@ -11,5 +13,9 @@ std::thread start_thread(std::function<void()> f);
 /// A thread of the runtime's own. It takes no signals, which are for the threads of the program,
 /// and the kernel wakes it without slack. Throws as start_thread does.
 std::thread start_runtime_thread(std::function<void()> f);
+
+/// Whether a thread of this process, as gettid() names it, runs or waits for a core to run on; false
+/// if it is blocked in the kernel, or that cannot be found out.
+bool is_computing(pid_t thread) noexcept;
 
 }  // namespace verge::detail

@@ -1,5 +1,7 @@
 // What a worker runs next: schedule, and find_runnable when its own queue is empty.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -28,6 +30,9 @@ constexpr unsigned most_at_once = 128;
 constexpr std::int64_t worth_a_sleep = 5'000;
 /// Before a sleep of this length it pays to see whether it could be longer.
 constexpr std::int64_t long_sleep = 100'000'000;
+/// How long, in nanoseconds, a processor whose queue is never empty leaves the poller unlooked at:
+/// less than a percent of its time goes into looking.
+constexpr std::int64_t poll_while_busy = 50'000;
 /// What is longer than this is worth a wake-up, in nanoseconds.
 constexpr std::int64_t long_run = 50'000;
 
@@ -35,6 +40,7 @@ constexpr std::int64_t long_run = 50'000;
 
 void live_scheduler::work(worker& w) noexcept {
   this_thread = {.current = this, .as_worker = &w, .running = nullptr};
+  w.thread_id = ::gettid();
   while (w.held != nullptr || acquire_or_park(w)) {
     runnable* r = schedule(w);
     if (r == nullptr) {
@@ -66,6 +72,7 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
   const std::uint32_t tick = p.count_look();
   if (stopping_.load(std::memory_order_relaxed)) return nullptr;
   if (is_spare(p)) {
+    p.thread.store(w.thread_id, std::memory_order_relaxed);
     if (others_came_back(p)) {
       retire(w);
       return nullptr;
@@ -80,8 +87,8 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
     retire(w);
     return nullptr;
   }
-  if (tick % global_turn == 0 && global_size_.load(std::memory_order_relaxed) != 0) {
-    if (runnable* r = take_global(p)) return r;
+  if (std::exchange(p.yielded, false) || tick % global_turn == 0) {
+    if (runnable* r = take_from_elsewhere(w)) return r;
   }
   if (left_behind_.load(std::memory_order_relaxed)) {
     left_behind_.store(false, std::memory_order_relaxed);
@@ -192,6 +199,18 @@ runnable* live_scheduler::take_global(processor& p) noexcept {
   }
   global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
   return first;
+}
+
+/// What waits outside of a queue that may never be empty.
+runnable* live_scheduler::take_from_elsewhere(worker& w) noexcept {
+  if (global_size_.load(std::memory_order_relaxed) != 0) {
+    if (runnable* r = take_global(*w.held)) return r;
+  }
+  if (!poller_.has_sources() ||
+      cheap_now() - last_poll_.load(std::memory_order_relaxed) < poll_while_busy) {
+    return nullptr;
+  }
+  return poll_without_blocking(w);
 }
 
 runnable* live_scheduler::steal(worker& w) noexcept {

@@ -12,7 +12,10 @@ thread_local constinit thread_state this_thread{};
 
 scheduler* current_scheduler() noexcept { return this_thread.current; }
 job* current_job() noexcept { return this_thread.running; }
-void set_current_job(job* j) noexcept { this_thread.running = j; }
+void set_current_job(job* j) noexcept {
+  this_thread.running = j;
+  if (j != nullptr) j->budget.store(operations_per_turn, std::memory_order_relaxed);
+}
 
 void leave_in_child() noexcept {
   this_thread = {};

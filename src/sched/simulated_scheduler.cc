@@ -22,6 +22,11 @@ namespace {
 
 }  // namespace
 
+std::string in_years(std::int64_t t) {
+  constexpr std::int64_t year = 31'556'952'000'000'000;
+  return std::to_string(t / year) + " years";
+}
+
 simulated_scheduler::simulated_scheduler(std::uint64_t seed, std::int64_t start,
                                          std::function<void(std::exception_ptr)> handler)
     : seed_(seed),
@@ -158,6 +163,7 @@ simulated_scheduler::blocked_thread* simulated_scheduler::move_time(
   held.unlock();
   std::int64_t next = engine_->next_exactly(0);
   held.lock();
+  only_never_ = next == never;
   if (next == 0) next = never;
   // By a thread that takes no part, or comes in.
   if (!ready_tasks_.empty() || !ready_threads_.empty()) return nullptr;
@@ -210,8 +216,17 @@ std::string simulated_scheduler::deadlock_locked() const {
   char time[64];
   std::snprintf(time, sizeof time, "%lld.%09lld s", static_cast<long long>(t / 1'000'000'000),
                 static_cast<long long>(t % 1'000'000'000));
-  return std::string("deadlock at ") + time + ": everything is blocked and no timer is pending" +
-         waiting_locked();
+  return std::string("deadlock at ") + time + ": everything is blocked and " +
+         state_of_timers_locked() + waiting_locked();
+}
+
+std::string simulated_scheduler::state_of_timers_locked() const {
+  if (!only_never_) return "no timer is pending";
+  const std::int64_t last = engine_->last_time();
+  std::string text = "the timers that are pending are never due, being later than " +
+                     in_years(last) + ", the last time there is with this engine";
+  if (last < never - 1) text += "; others, such as processor_heap, know " + in_years(never);
+  return text;
 }
 
 /// A line for each task and thread, with what it waits for.

@@ -115,6 +115,7 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   /// Whether it waits in run_until or run_for, which say that there is a deadlock.
   static bool can_be_told(const blocked_thread* b) noexcept { return b->waiter == nullptr; }
   std::string deadlock_locked() const;
+  std::string state_of_timers_locked() const;
   std::string waiting_locked() const;
   blocked_thread* check_dead_locked() noexcept;
 
@@ -133,11 +134,16 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   std::vector<std::unique_ptr<turner>> turners_;
   std::vector<turner*> idle_turners_;
   bool stopping_{false};
+  /// When time was last to be moved: there were timers, and none that is ever due.
+  bool only_never_{false};
 
   mutable std::mutex jobs_lock_;
   job* first_job_{nullptr};
   job* last_job_{nullptr};
   std::uint64_t jobs_begun_{0};
 };
+
+/// A time, rounded down, for reports.
+std::string in_years(std::int64_t t);
 
 }  // namespace verge::detail

@@ -59,6 +59,12 @@ simulation::simulation(simulation_options options) {
         "thread of the program, and end one before making the next");
   }
   it_ = std::make_unique<implementation>(options);
+  const std::int64_t last = it_->timers->its_engine().last_time();
+  if (it_->scheduler.now() > last) {
+    throw std::invalid_argument("verge: with engine " + std::string(name_of(options.engine)) +
+                                " a simulation starts within the first " + detail::in_years(last) +
+                                " of the clock; start it earlier, or choose another engine");
+  }
 }
 
 simulation::~simulation() {

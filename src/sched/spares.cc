@@ -11,12 +11,20 @@
 // for each. So these are begun when no processor has come round for 100 ms, by one spare processor
 // that takes them one after the other as long as they end soon; and by one more whenever there has
 // been none that could begin another for 100 ms.
+//
+// What keeps a spare processor is blocked in the kernel, or it computes. If it computes then either
+// it does so for ever, and another thread helps; or things are late because there is not enough
+// processor time, and another thread makes each of them later still, so that more look stuck, up to
+// a thread for everything that is overdue: 127 for 300 callbacks of 5 ms on one processor. The two
+// cannot be told apart, so the number of those that compute grows ever more slowly. After the n-th
+// the next has to wait for 10 ms * 2^n: ten within 10 s. It costs nothing where they block.
 
 #include <algorithm>
 #include <cstdio>
 #include <new>
 
 #include <sched/live_scheduler.h>
+#include <sched/runtime_thread.h>
 #include <verge/detail/spawned.h>
 
 namespace verge::detail {
@@ -96,13 +104,14 @@ void live_scheduler::put_spare_locked(processor& p) noexcept {
 
 /// By the monitor. One at a time: the last must have begun to look before another comes up, or a
 /// machine that is slow to start a thread would have hundreds of them. Whether one was started.
-bool live_scheduler::bring_up_spare(stuckness how) noexcept {
+bool live_scheduler::bring_up_spare(stuckness how, std::int64_t now) noexcept {
   if (stuck_.load(std::memory_order_relaxed) < how) stuck_.store(how, std::memory_order_relaxed);
   if (coming_up_ != nullptr &&
       coming_up_->tick.load(std::memory_order_relaxed) == coming_up_tick_) {
     return false;
   }
   coming_up_ = nullptr;
+  if (processor_time_is_short(now)) return false;
   processor* p = nullptr;
   unsigned in_use = 0;
   {
@@ -134,6 +143,29 @@ bool live_scheduler::bring_up_spare(stuckness how) noexcept {
   coming_up_tick_ = tick;
   spare_used_.add();
   return true;
+}
+
+/// Whether the spare processors that compute have become more so lately that it is too soon for
+/// another. One that moves is no reason to wait: it does not compute for long.
+bool live_scheduler::processor_time_is_short(std::int64_t now) noexcept {
+  constexpr std::int64_t first_wait = 10'000'000;
+  constexpr unsigned most_doublings = 16;
+  std::bitset<max_spares> at_work;
+  {
+    std::lock_guard held(lock_);
+    at_work = ~spares_at_rest_;
+  }
+  unsigned computing = 0;
+  const unsigned made = spares_made_.load(std::memory_order_acquire);
+  for (unsigned i = 0; i < made; ++i) {
+    const processor& p = *spares_[i];
+    if (!at_work.test(i) || !still_.test(p.id)) continue;
+    if (is_computing(p.thread.load(std::memory_order_relaxed))) ++computing;
+  }
+  if (computing > computing_) computing_since_ = now;
+  computing_ = computing;
+  return computing != 0 && now - computing_since_ < first_wait
+                                                        << std::min(computing, most_doublings);
 }
 
 void live_scheduler::say_once(const char* text, unsigned number) noexcept {

@@ -103,10 +103,10 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
     }
   }
 
-  // A timer is overdue, and who polls would sleep past it.
-  if (next != 0 && next < now - stuck_after && !nobody_polls && !somebody_polls_until(next)) {
+  // A timer is overdue, and the poll sleeps past it.
+  if (next != 0 && next < now - stuck_after && !nobody_polls && !somebody_polls_until(next) &&
+      poller_.rescue_poll()) {
     poll_rescues_.add();
-    poller_.break_poll();
     mended = true;
   }
 
@@ -117,13 +117,13 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
       left_behind_.store(true, std::memory_order_relaxed);
       mended = true;
     } else {
-      mended = bring_up_spare(stuckness::some) || mended;
+      mended = bring_up_spare(stuckness::some, now) || mended;
     }
   }
 
   // What is in the global queue waits, and no processor comes round to it.
   const stuckness queue = look_at_global_queue(now, idle || came_round);
-  if (queue != stuckness::none) mended = bring_up_spare(queue) || mended;
+  if (queue != stuckness::none) mended = bring_up_spare(queue, now) || mended;
 
   // Nobody has looked at the poller for long: everybody is busy.
   if (poller_.has_sources() && nobody_polls &&
@@ -142,6 +142,7 @@ live_scheduler::processor_look live_scheduler::look_at_processors(std::int64_t n
     const std::uint32_t tick = p.tick.load(std::memory_order_relaxed);
     const bool moved = tick != monitor_ticks_[p.id];
     monitor_ticks_[p.id] = tick;
+    still_.set(p.id, !moved);
     if (moved || p.queue.empty()) well_at_[p.id] = now;
     look.moved = look.moved || moved;
     look.came_round = look.came_round || (moved && !is_spare(p));

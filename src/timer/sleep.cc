@@ -82,6 +82,17 @@ void sleep_action::finish(std::uint32_t /*winner*/) {
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
+std::error_code sleep_action::failure() const noexcept {
+  if (error_ == nullptr) return {};
+  try {
+    std::rethrow_exception(error_);
+  } catch (const std::bad_alloc&) {
+    return std::make_error_code(std::errc::not_enough_memory);
+  } catch (...) {
+    return std::make_error_code(std::errc::invalid_argument);
+  }
+}
+
 }  // namespace verge::detail
 
 namespace verge {

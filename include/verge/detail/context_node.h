@@ -68,8 +68,6 @@ struct context_hook {
 struct context_wait : context_hook {
   waiter* party{nullptr};
   std::uint32_t ticket{0};
-  /// Whether it was the scope that ended the wait.
-  bool won{false};
 
   context_wait() noexcept : context_hook{.what = kind::wait} {}
 };

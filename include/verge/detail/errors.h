@@ -1,11 +1,15 @@
 #pragma once
 
+#include <system_error>
+
 #pragma GCC visibility push(default)
 
 /// Throwing, out of line: what is inlined everywhere should not carry the texts.
 namespace verge::detail {
 
 [[noreturn]] void throw_cancelled();
+/// What an operation gives that had done a part of its work when its task was cancelled.
+std::error_code cancelled_error() noexcept;
 [[noreturn]] void throw_send_on_closed();
 [[noreturn]] void throw_closed_twice();
 [[noreturn]] void throw_no_channel();

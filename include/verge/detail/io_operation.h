@@ -59,6 +59,7 @@ class descriptor_handle {
 class io_action {
  public:
   static constexpr bool cancellable = true;
+  static constexpr std::uint32_t share = operations_per_system_call;
 
   io_action(const io_action&) = delete;
   io_action& operator=(const io_action&) = delete;
@@ -66,6 +67,8 @@ class io_action {
   bool start(waiter& w) noexcept;
   void again() noexcept {}
   void withdraw() noexcept;
+  /// Whether bytes have been read or written: not where the system call is all of it.
+  bool has_moved() const noexcept { return false; }
 
  protected:
   /// Makes the system call. False if it would block; else the action knows how it ended.
@@ -118,6 +121,8 @@ class read_action : public io_action {
   };
   explicit read_action(io_operation<read_action>& op) noexcept;
   io_result finish(std::uint32_t winner);
+  bool has_moved() const noexcept { return done_ != 0; }
+  io_result give_up(std::error_code why) noexcept;
 
  private:
   static bool attempt(io_action& a, descriptor& d) noexcept;
@@ -138,6 +143,8 @@ class write_action : public io_action {
   };
   explicit write_action(io_operation<write_action>& op) noexcept;
   io_result finish(std::uint32_t winner);
+  bool has_moved() const noexcept { return done_ != 0; }
+  io_result give_up(std::error_code why) noexcept;
 
  private:
   static bool attempt(io_action& a, descriptor& d) noexcept;
@@ -158,6 +165,7 @@ class readiness_action : public io_action {
   };
   explicit readiness_action(io_operation<readiness_action>& op) noexcept;
   std::error_code finish(std::uint32_t winner);
+  std::error_code give_up(std::error_code why) noexcept;
 
  private:
   static bool attempt(io_action& a, descriptor& d) noexcept;
@@ -201,6 +209,10 @@ class accept_into : public accept_action {
     descriptor_handle d = conclude_accept(winner);
     return {Conn(std::move(d)), error_};
   }
+  result<Conn> give_up(std::error_code why) noexcept {
+    this->withdraw();
+    return {Conn(), why};
+  }
 };
 
 /// Makes a socket and connects it.
@@ -239,6 +251,10 @@ class connect_into : public connect_action {
     descriptor_handle d = conclude_connect(winner);
     return {Conn(std::move(d)), error_};
   }
+  result<Conn> give_up(std::error_code why) noexcept {
+    this->withdraw();
+    return {Conn(), why};
+  }
 };
 
 }  // namespace verge::detail
@@ -268,6 +284,7 @@ class receive_from_action : public io_action {
   };
   explicit receive_from_action(io_operation<receive_from_action>& op) noexcept;
   datagram finish(std::uint32_t winner);
+  datagram give_up(std::error_code why) noexcept;
 
  private:
   static bool attempt(io_action& a, descriptor& d) noexcept;
@@ -286,6 +303,7 @@ class send_to_action : public io_action {
   };
   explicit send_to_action(io_operation<send_to_action>& op) noexcept;
   io_result finish(std::uint32_t winner);
+  io_result give_up(std::error_code why) noexcept;
 
  private:
   static bool attempt(io_action& a, descriptor& d) noexcept;

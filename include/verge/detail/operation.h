@@ -3,6 +3,7 @@
 #include <concepts>
 #include <coroutine>
 #include <cstdint>
+#include <system_error>
 #include <utility>
 
 #include <verge/detail/errors.h>
@@ -44,6 +45,12 @@
 ///  - A task that has been cancelled throws `cancelled` when it starts any operation; one that
 ///    waits stops waiting and throws. If the operation's own event was faster, the operation is
 ///    done and gives its result, so nothing that was received is lost; the next one throws.
+///  - A coroutine whose operation need not wait goes on at once, but only so many times in one turn
+///    of its task (operations_per_turn). Then the operation is done, and the coroutine goes to the
+///    end of the queue with its result. Threads that wait() are preempted by the kernel instead.
+///  - An operation whose result carries an error, and that may have done a part of its work while
+///    it waits, has give_up() besides withdraw(): it gives that part as its result. A limit
+///    (limit.h) always calls it; a cancelled task does if has_moved(), and throws if not.
 namespace verge::detail {
 
 template <class Op>
@@ -63,6 +70,23 @@ concept retrying_operation = operation<Op> && requires(Op op) {
   { op.again() }
   noexcept;
 };
+
+/// One whose result carries an error, so that it can be given up and tell what it has done.
+/// give_up() is called in place of withdraw(), and may be called in place of start().
+template <class Op>
+concept reporting_operation = operation<Op> && requires(Op op, std::error_code why) {
+  { op.has_moved() }
+  noexcept->std::same_as<bool>;  ///< whether a part of it has been done
+  { op.give_up(why) }
+  noexcept->std::same_as<decltype(op.finish(0))>;
+};
+
+/// What an operation that need not wait takes of its task's turn: as much as it says, or 1.
+template <class Op>
+inline constexpr std::uint32_t share_of_turn = 1;
+template <class Op>
+requires requires { Op::share; }
+inline constexpr std::uint32_t share_of_turn<Op> = Op::share;
 
 /// One wait for an operation, by whatever kind of waiter.
 template <operation Op, class Waiter>
@@ -111,6 +135,8 @@ class wait_for {
     leave();
     const std::uint32_t winner = waiter_.winner();
     if (winner == waiter::by_cancellation) [[unlikely]] {
+      if constexpr (reporting_operation<Op>)
+        if (op_.has_moved()) return op_.give_up(cancelled_error());
       op_.withdraw();
       throw_cancelled();
     }
@@ -176,10 +202,24 @@ class operation_awaiter : private coroutine_waiter {
   /// Waits. True if the coroutine stays suspended - then this object may be gone by now.
   bool suspended() noexcept {
     do {
-      if (!wait_.begin()) return false;
+      if (!wait_.begin()) return yields();
       if (park()) return true;
     } while (wait_.again());
     return false;
+  }
+
+  /// The operation is done. Whether the others have their turn before the coroutine goes on - then
+  /// this object may be gone by now.
+  bool yields() noexcept {
+    job* const j = its_job();
+    if (j == nullptr || wait_.is_waiting()) return false;  // nobody's task; cancelled as it began
+    const std::uint32_t left = j->budget.load(std::memory_order_relaxed);
+    if (left >= share_of_turn<Op>) [[likely]] {
+      j->budget.store(left - share_of_turn<Op>, std::memory_order_relaxed);
+      return false;
+    }
+    home().ready_last(*this);
+    return true;
   }
 
   /// What a worker runs when the coroutine is woken.

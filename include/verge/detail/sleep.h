@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <system_error>
 
 #include <verge/detail/operation.h>
 #include <verge/detail/timer_node.h>
@@ -30,6 +31,8 @@ class sleep_action {
   void pause() noexcept;
   bool resume(waiter& w) noexcept;
   void finish(std::uint32_t winner);
+  /// Why start() failed, if it was not that the time is up: what finish() throws, as a code.
+  std::error_code failure() const noexcept;
 
  private:
   static constexpr std::uint32_t by_time = 1;
