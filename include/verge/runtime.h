@@ -28,6 +28,13 @@
 ///   rt.run(serve());                     // runs a task and waits for its result
 ///
 /// Inside a task or a callback of a runtime, everything - timers, `go`, sleep - is that runtime's.
+///
+/// Daemons: become a daemon first, then start the runtime or use anything of verge for the first
+/// time. The child of a fork has none of the runtime's threads.
+///
+///   ::daemon(0, 0);
+///   verge::runtime rt;
+///   rt.run(serve());
 namespace verge::detail {
 struct [[gnu::visibility("hidden")]] runtime_core;
 }
@@ -148,6 +155,10 @@ class runtime {
 /// default runtime in the child starts a new one. That holds in a task or callback that forks as
 /// well; but the thread that it would return or suspend to is no worker any more, so in the child
 /// it must do neither: let it end in exec or _exit.
+///
+/// Every runtime of before a fork, a kept reference to the default one included, is unusable in the
+/// child: run(), spawn(), set_processors() and stats() throw std::logic_error at once, and so does
+/// joining a task that had not ended. Destroying the runtime does nothing.
 runtime& default_runtime();
 
 /// Calls f, which is known to block - a read from a disk, a lock held for long - and lets another

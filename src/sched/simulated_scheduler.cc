@@ -258,6 +258,7 @@ bool simulated_scheduler::give_baton_away(blocked_thread& me) {
 }
 
 void simulated_scheduler::ready(runnable& r) noexcept {
+  if (lost()) return;  // no thread will run it, and the lock may be held for ever
   std::lock_guard held(lock_);
   if (stopping_) return;  // r may be gone
   ready_tasks_.push_back(&r);
@@ -292,6 +293,7 @@ void simulated_scheduler::unblock(thread_waiter& w) noexcept {
 }
 
 void simulated_scheduler::job_started(job& j) {
+  refuse_if_lost();
   std::lock_guard held(jobs_lock_);
   j.number = ++jobs_begun_;
   j.prev_live = last_job_;

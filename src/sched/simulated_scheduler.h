@@ -60,6 +60,10 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   bool run_for(std::int64_t d);
   std::string report() const;
 
+  /// Throws std::logic_error in the child of a fork, where its threads do not exist.
+  void refuse_if_lost() const { made_in_.refuse("simulation"); }
+  bool lost() const noexcept { return made_in_.lost(); }
+
   std::uint64_t jumps() const noexcept { return jumps_.load(std::memory_order_relaxed); }
   std::uint64_t seed() const noexcept { return seed_; }
 
@@ -118,6 +122,7 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   std::string waiting_locked() const;
   blocked_thread* check_dead_locked() noexcept;
 
+  const process_mark made_in_;
   const std::uint64_t seed_;
   std::uint64_t random_state_;
   std::function<void(std::exception_ptr)> handler_;

@@ -33,6 +33,7 @@ processor_stats as_stats(const detail::live_scheduler::figures& f,
 
 runtime_stats runtime::stats() const {
   detail::live_scheduler& s = core_->scheduler;
+  s.refuse_if_lost();
   detail::engine& e = core_->timers->its_engine();
   runtime_stats all;
   const unsigned made = s.processors_made();

@@ -28,7 +28,8 @@ void scheduler_ends(const scheduler& s) noexcept;
 /// That of the list which these keep, for a fork: it must be free in the child.
 std::mutex& lock_of_schedulers() noexcept;
 
-/// In the child of a fork: the calling thread, the only one there, belongs to nothing any more.
+/// In the child of a fork: the calling thread, the only one there, belongs to nothing any more, and
+/// every scheduler and task of before is lost.
 void leave_in_child() noexcept;
 
 /// initial-exec: one load, in the shared library too.

@@ -160,6 +160,7 @@ runnable* live_scheduler::take_leftover() noexcept {
 }
 
 void live_scheduler::set_processors(unsigned n) {
+  refuse_if_lost();
   check_number(n);
   std::lock_guard one_at_a_time(resize_lock_);
   engine_->grow(n);
@@ -455,6 +456,7 @@ live_scheduler::figures live_scheduler::read_foreign() const noexcept {
 }
 
 void live_scheduler::job_started(job& j) {
+  refuse_if_lost();
   job_list& list = list_of(j);
   std::lock_guard held(list.lock);
   j.prev_live = nullptr;

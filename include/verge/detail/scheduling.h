@@ -31,6 +31,20 @@ class [[gnu::visibility("hidden")]] poller;
 class scheduler;
 class thread_waiter;
 
+/// The process in which something was made. The child of a fork has none of the threads that serve
+/// what was made before, and locks may be held there for ever.
+class process_mark {
+ public:
+  process_mark() noexcept;
+  /// Whether this is the child of a fork that happened since.
+  bool lost() const noexcept;
+  /// Throws std::logic_error if so. `what` is a noun: "runtime".
+  void refuse(const char* what) const;
+
+ private:
+  std::uint32_t forks_;
+};
+
 /// Something a worker can run: a coroutine to resume, a callback whose time has come.
 struct runnable {
   using run_fn = void (*)(runnable&) noexcept;

@@ -43,6 +43,10 @@ class spawned_base : public job, public runnable {
   /// For the handle.
   void drop_handle() noexcept;
   bool is_joined() const noexcept { return joined_; }
+  /// Throws std::logic_error if the task was started before a fork, and will not end here.
+  void refuse_if_lost() const {
+    if (!ended.fired()) made_in_.refuse("task");
+  }
   void set_joined() noexcept { joined_ = true; }
 
   /// Whether r is a task that has yet to begin.
@@ -75,6 +79,7 @@ class spawned_base : public job, public runnable {
   static void run_spawned(runnable& r) noexcept;
   void finish_cancelled() noexcept;
 
+  const process_mark made_in_;
   std::atomic<std::uint32_t> let_go_{0};
   bool joined_{false};  // the handle's
 };
@@ -186,6 +191,7 @@ class end_action {
 
   explicit end_action(const join_handle<T>& h) : record_(task_access::record_of(h)) {
     if (record_ == nullptr || record_->is_joined()) throw_nothing_to_join();
+    record_->refuse_if_lost();
   }
   bool start(waiter& w) noexcept {
     waiter_ = &w;
