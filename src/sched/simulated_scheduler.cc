@@ -123,7 +123,7 @@ void simulated_scheduler::take_turns(turner& self) noexcept {
       runnable* r = std::exchange(ready_tasks_[i], ready_tasks_.back());
       ready_tasks_.pop_back();
       held.unlock();
-      r->run(*r);
+      run_ready(*r);
       held.lock();
     } else {
       blocked_thread* b = std::exchange(ready_threads_[i - tasks], ready_threads_.back());

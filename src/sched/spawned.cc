@@ -96,24 +96,44 @@ void spawned_base::abandon_spawned(job& j) noexcept {
 void spawned_base::finish_cancelled() noexcept {
   destroy_work();
   set_error(std::make_exception_ptr(cancelled()));
-  finish();
+  complete();
 }
 
 void spawned_base::finish() noexcept {
-  // The bits only ever come, so if the handle has let go then nobody else will take the exception,
-  // and the runtime hears of it before it hears that the job has ended.
+  // The caller is the task's own code, and so may be all that called it, down to run_ready(). Not
+  // so if a coroutine is resumed by other means than its scheduler: then this thread runs another
+  // job, or none.
+  if (this_thread.running == this) {
+    this_thread.ended = this;
+  } else {
+    complete();
+  }
+}
+
+void run_ready(runnable& r) noexcept {
+  r.run(r);
+  if (spawned_base* const t = std::exchange(this_thread.ended, nullptr)) t->complete();
+}
+
+void spawned_base::complete() noexcept {
+  // The bits are only ever set, so if the handle has let go then nothing else will take the
+  // exception, and the runtime hears of it before it hears that the job has ended.
   scheduler& s = *home;
   if ((let_go_.load(std::memory_order_acquire) & by_handle) != 0) hand_over(take_error(), s);
   s.job_ended(*this);
-  ended.fire(1);
-  // Acquire and release: whoever deletes sees all that the other one did.
-  if ((let_go_.fetch_or(by_task, std::memory_order_acq_rel) & by_handle) == 0) return;
+  // Acquire and release: the side that deletes sees all that the other one did. Before `ended`
+  // fires, so that after a join it is the handle that deletes: that runs the task's own code.
+  if ((let_go_.fetch_or(by_task, std::memory_order_acq_rel) & by_handle) == 0) {
+    ended.fire(1);
+    return;
+  }
   hand_over(take_error(), s);
   delete this;
 }
 
 void spawned_base::drop_handle() noexcept {
   if ((let_go_.fetch_or(by_handle, std::memory_order_acq_rel) & by_task) == 0) return;
+  ended.wait_until_fired();
   if (auto e = take_error()) hand_over(std::move(e), home_or_default(*home));
   delete this;
 }

@@ -7,6 +7,8 @@
 namespace verge::detail {
 
 class ready_list;
+class spawned_base;
+struct runnable;
 struct worker;
 
 /// What the calling thread is to verge. Only this thread reads or writes it.
@@ -15,6 +17,8 @@ struct thread_state {
   worker* as_worker{nullptr};   ///< it, as a worker of a live scheduler
   bool drives_engine{false};    ///< it is an engine's own: what it makes ready are timers
   job* running{nullptr};        ///< the job it runs a piece of
+  /// That job has ended, and will be said to have when its code has returned; see run_ready().
+  spawned_base* ended{nullptr};
   /// While it works through the events of a poll: the scheduler that it polls for, and where what
   /// they make ready goes, to be queued all at once.
   const scheduler* polls_for{nullptr};
@@ -31,6 +35,10 @@ std::mutex& lock_of_schedulers() noexcept;
 /// In the child of a fork: the calling thread, the only one there, belongs to nothing any more, and
 /// every scheduler and task of before is lost.
 void leave_in_child() noexcept;
+
+/// Runs what a scheduler has taken off its queue. If that ends a task, whatever waits for the task
+/// learns of it after the last instruction of the task's own code.
+void run_ready(runnable& r) noexcept;
 
 /// initial-exec: one load, in the shared library too.
 [[gnu::tls_model("initial-exec")]] extern thread_local constinit thread_state this_thread;

@@ -82,6 +82,13 @@ class one_shot {
     return word == is_fired || word == is_firing;
   }
 
+  /// For one that is about to fire, or fires: returns when that is done. Nothing but the memory of
+  /// a waiter is touched after that.
+  void wait_until_fired() const noexcept {
+    backoff patience;
+    while (word_.load(std::memory_order_acquire) != is_fired) patience.wait();
+  }
+
   /// Registers w, or says false if the event has fired already.
   bool subscribe(waiter& w) noexcept {
     auto expected = is_pending;
