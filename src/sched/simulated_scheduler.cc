@@ -106,6 +106,7 @@ void simulated_scheduler::give_baton_to_turner_locked() {
 
 void simulated_scheduler::take_turns(turner& self) noexcept {
   adopt_this_thread();
+  this_thread.takes_turns = true;
   std::unique_lock held(lock_);
   while (!stopping_) {
     if (blocked_thread* b = take_finished_run_locked()) {
@@ -189,15 +190,34 @@ simulated_scheduler::blocked_thread* simulated_scheduler::take_blocked_locked(
   return b;
 }
 
+simulated_scheduler::hears simulated_scheduler::of_deadlock() noexcept {
+  if (!this_thread.takes_turns) return hears::first;
+  return this_thread.running != nullptr ? hears::second : hears::last;
+}
+
 /// Nothing can ever go on. Gives the thread that is to hear of it; if there is none that could, the
 /// program stops.
 simulated_scheduler::blocked_thread* simulated_scheduler::check_dead_locked() noexcept {
-  const auto it = std::find_if(blocked_.begin(), blocked_.end(), can_be_told);
-  if (it != blocked_.end()) {
-    (*it)->deadlocked = true;
-    return take_blocked_locked(it);
+  const auto run = std::find_if(blocked_.begin(), blocked_.end(), waits_in_run);
+  if (run != blocked_.end()) {
+    (*run)->deadlocked = true;
+    return take_blocked_locked(run);
   }
-  stop_program(deadlock_locked());
+  auto told = blocked_.end();
+  for (auto it = blocked_.begin(); it != blocked_.end(); ++it) {
+    if (!(*it)->waiter->may_end_by_deadlock()) continue;
+    if (told == blocked_.end() || (*it)->rank < (*told)->rank) told = it;
+  }
+  if (told == blocked_.end()) stop_program(deadlock_locked());
+  // If not, a thread that takes no part is about to wake it.
+  if (!(*told)->waiter->claim(waiter::by_deadlock)) return nullptr;
+  deadlock_found_ = "verge: " + deadlock_locked();
+  return take_blocked_locked(told);
+}
+
+std::string simulated_scheduler::report_of_deadlock() const {
+  std::lock_guard held(lock_);
+  return deadlock_found_;
 }
 
 std::string simulated_scheduler::report() const {
@@ -224,7 +244,7 @@ std::string simulated_scheduler::waiting_locked() const {
     text += what == nullptr ? "its turn" : what;
   }
   for (const blocked_thread* b : blocked_) {
-    if (can_be_told(b)) continue;
+    if (waits_in_run(b)) continue;
     text += "\n  a thread waits for ";
     text += b->waiting_for;
   }

@@ -15,6 +15,10 @@
 
 namespace verge {
 
+void detail::throw_deadlock() {
+  throw deadlock(static_cast<simulated_scheduler*>(current_scheduler())->report_of_deadlock());
+}
+
 class simulation::implementation {
  public:
   explicit implementation(simulation_options& options)

@@ -16,6 +16,7 @@ struct thread_state {
   scheduler* current{nullptr};  ///< whose worker or simulated thread it is
   worker* as_worker{nullptr};   ///< it, as a worker of a live scheduler
   bool drives_engine{false};    ///< it is an engine's own: what it makes ready are timers
+  bool takes_turns{false};      ///< it is a simulation's own
   job* running{nullptr};        ///< the job it runs a piece of
   /// That job has ended, and will be said to have when its code has returned; see run_ready().
   spawned_base* ended{nullptr};

@@ -6,6 +6,8 @@
 namespace verge::detail {
 
 [[noreturn]] void throw_cancelled();
+/// On a thread whose wait was ended by_deadlock.
+[[noreturn]] void throw_deadlock();
 [[noreturn]] void throw_send_on_closed();
 [[noreturn]] void throw_closed_twice();
 [[noreturn]] void throw_no_channel();

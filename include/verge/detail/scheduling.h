@@ -241,7 +241,13 @@ class coroutine_waiter : public waiter, public runnable {
 /// A thread that waits.
 class thread_waiter : public waiter {
  public:
-  thread_waiter() noexcept : waiter(&wake_thread), scheduler_(current_scheduler()) {}
+  /// What becomes of a wait that can never end, which only a simulation finds out: the wait ends
+  /// by_deadlock and its owner throws, or the program stops.
+  enum class on_deadlock : std::uint8_t { stop_program, end_wait };
+
+  thread_waiter() noexcept : thread_waiter(on_deadlock::stop_program) {}
+  explicit thread_waiter(on_deadlock d) noexcept
+      : waiter(&wake_thread), scheduler_(current_scheduler()), on_deadlock_(d) {}
 
   /// Blocks until woken.
   void wait(const char* waiting_for) noexcept;
@@ -256,12 +262,14 @@ class thread_waiter : public waiter {
   void wait_in_kernel() noexcept;
   void wake_in_kernel() noexcept;
   bool woken() const noexcept { return word_.load(std::memory_order_acquire) != 0; }
+  bool may_end_by_deadlock() const noexcept { return on_deadlock_ == on_deadlock::end_wait; }
 
  private:
   static void wake_thread(waiter& w) noexcept;
 
   scheduler* scheduler_;
   std::atomic<std::uint32_t> word_{0};
+  on_deadlock on_deadlock_;
 };
 
 }  // namespace verge::detail

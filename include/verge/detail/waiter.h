@@ -27,6 +27,8 @@ class waiter {
   static constexpr std::uint32_t nobody = 0;
   static constexpr std::uint32_t by_cancellation = UINT32_MAX;
   static constexpr std::uint32_t by_owner = UINT32_MAX - 1;
+  /// In simulated time, nothing can ever end the wait.
+  static constexpr std::uint32_t by_deadlock = UINT32_MAX - 2;
   /// What is waited for may have come: the operation is to look, and maybe to wait again.
   static constexpr std::uint32_t by_hint = UINT32_MAX - 3;
 
