@@ -142,7 +142,7 @@ class runtime {
   /// Throws if the calling thread could not wait for anything of it.
   detail::scheduler& scheduler_to_wait_for();
 
-  std::unique_ptr<detail::runtime_core> core_;
+  detail::runtime_core* core_;
 };
 
 /// The runtime of everything that is started outside of any other. It begins with its first use and

@@ -27,9 +27,9 @@ struct thread_state {
 };
 
 /// Every scheduler says when it begins and when it ends: an exception that nobody has taken goes
-/// to the one whose task it left, if that one is still there.
-void scheduler_begins(const scheduler& s);
-void scheduler_ends(const scheduler& s) noexcept;
+/// to the one whose task it left, if that one is still there. The second says it again in vain.
+void scheduler_begins(scheduler& s) noexcept;
+void scheduler_ends(scheduler& s) noexcept;
 /// That of the list which these keep, for a fork: it must be free in the child.
 std::mutex& lock_of_schedulers() noexcept;
 

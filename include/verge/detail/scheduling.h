@@ -163,7 +163,10 @@ class scheduler {
   }
 
  private:
+  friend struct living_schedulers;
+
   std::atomic<std::uint32_t> visitors_{0};
+  scheduler* next_living_{nullptr};
 };
 
 /// A coroutine that waits. It lives in the awaiter, and so in the coroutine's frame.
