@@ -67,7 +67,9 @@ struct wheel_options {
 };
 
 struct runtime_options {
-  /// How many tasks run at the same time, 1 to 256; 0 is one per core.
+  /// How many tasks run at the same time, 1 to 256. 0 is one per core that the process may use: the
+  /// cores that are online, those in the affinity mask of the calling thread (taskset), or what the
+  /// quota of its control groups allows (cpu.max, rounded up), whichever is least.
   unsigned processors{0};
   verge::engine engine{verge::engine::hybrid};
   wheel_options wheel{};
@@ -88,8 +90,20 @@ struct processor_stats {
   lateness_histogram lateness;      ///< how late the timers it fired were
 };
 
+/// What limits the default number of processors, as found when the runtime was made.
+struct processor_limits {
+  unsigned online{0};    ///< cores of the machine
+  unsigned affinity{0};  ///< those that the thread which made the runtime may run on
+  unsigned cgroup{0};    ///< processors' worth of the control groups' quota; 0 is no limit
+};
+
+/// Which of them decided, or that the number was asked for.
+enum class processors_from : std::uint8_t { option, online, affinity, cgroup };
+
 struct runtime_stats {
   std::vector<processor_stats> processors;
+  processors_from taken_from{processors_from::option};  ///< how their number came about
+  processor_limits limits;                              ///< all 0 if the runtime was given a number
   processor_stats total;             ///< with what was fired outside of any processor
   std::uint64_t poll_breaks{0};      ///< how often the poller was woken for an earlier timer
   std::uint64_t polls{0};            ///< how often a thread slept in the poller

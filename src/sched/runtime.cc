@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include <clock/simulated_time.h>
+#include <sched/cpu_limits.h>
 #include <sched/runtime_core.h>
 #include <sched/this_thread.h>
 
@@ -36,9 +36,9 @@ void print_and_terminate(const std::exception_ptr& e) {
 
 namespace {
 
-unsigned wanted_processors(unsigned n) noexcept {
-  if (n != 0) return n;
-  return std::clamp(std::thread::hardware_concurrency(), 1U, live_scheduler::max_processors);
+processor_choice wanted_processors(unsigned n, const processor_limits& limits) noexcept {
+  if (n != 0) return {.number = n, .from = processors_from::option};
+  return choose_processors(limits, live_scheduler::max_processors);
 }
 
 /// All runtimes, and the default one. Never destroyed: threads may outlive static objects.
@@ -141,7 +141,9 @@ void halt_default_runtime() {
 }  // namespace
 
 runtime_core::runtime_core(runtime_options& options)
-    : scheduler(wanted_processors(options.processors),
+    : limits(options.processors != 0 ? processor_limits{} : read_processor_limits()),
+      taken_from(wanted_processors(options.processors, limits).from),
+      scheduler(wanted_processors(options.processors, limits).number,
                 options.on_exception ? std::move(options.on_exception) : print_and_terminate,
                 poller::wait_method::automatic),
       timers(new clockwork(make_engine(options.engine, scheduler, options.wheel), scheduler,
@@ -219,7 +221,10 @@ runtime::~runtime() {
   if (!core_->scheduler.lost()) core_->end();
 }
 
-void runtime::set_processors(unsigned n) { core_->scheduler.set_processors(n); }
+void runtime::set_processors(unsigned n) {
+  core_->scheduler.set_processors(n);
+  core_->taken_from.store(processors_from::option, std::memory_order_relaxed);
+}
 unsigned runtime::processors() const noexcept { return core_->scheduler.processors(); }
 detail::scheduler& runtime::scheduler() noexcept { return core_->scheduler; }
 

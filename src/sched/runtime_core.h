@@ -2,6 +2,9 @@
 
 #include <verge/runtime.h>
 
+#include <atomic>
+#include <memory>
+
 #include <sched/live_scheduler.h>
 #include <sched/this_thread.h>
 #include <timer/callback.h>
@@ -19,6 +22,9 @@ struct [[gnu::visibility("hidden")]] runtime_core {
   runtime_core(const runtime_core&) = delete;
   runtime_core& operator=(const runtime_core&) = delete;
 
+  /// How the number of processors came about.
+  const processor_limits limits;
+  std::atomic<processors_from> taken_from;
   live_scheduler scheduler;
   clockwork* timers;  ///< ends itself, once the last handle has gone
 
