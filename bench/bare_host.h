@@ -8,6 +8,7 @@
 
 #include <engine/engine.h>
 #include <sched/runtime_core.h>
+#include <sched/this_thread.h>
 #include <timer/clockwork.h>
 
 namespace verge::bench {
@@ -28,9 +29,9 @@ class [[gnu::visibility("hidden")]] bare_host : public detail::scheduler,
   detail::clockwork& timers() noexcept override { return *timers_; }
   bool simulated() const noexcept override { return simulated_; }
   void wake_net_poller(std::int64_t) noexcept override {}
-  void ready(detail::runnable & r) noexcept override { r.run(r); }
-  void ready_next(detail::runnable & r) noexcept override { r.run(r); }
-  void ready_last(detail::runnable & r) noexcept override { r.run(r); }
+  void ready(detail::runnable & r) noexcept override { detail::run_ready(r); }
+  void ready_next(detail::runnable & r) noexcept override { detail::run_ready(r); }
+  void ready_last(detail::runnable & r) noexcept override { detail::run_ready(r); }
   std::uint64_t random() noexcept override { return 4; }
   void block(detail::thread_waiter&, const char*) noexcept override {}
   void unblock(detail::thread_waiter&) noexcept override {}

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include <sched/cpu_limits.h>
 #include <sched/live_scheduler.h>
 #include <support/as_default.h>
 #include <support/patience.h>
@@ -33,8 +34,10 @@ using testing::ThrowsMessage;
 
 // ---- Processors ---------------------------------------------------------------------------------
 
-TEST(runtime, has_a_processor_per_core_or_as_many_as_asked_for) {
-  EXPECT_EQ(runtime().processors(), std::clamp(std::thread::hardware_concurrency(), 1U, 256U));
+TEST(runtime, has_a_processor_per_core_that_it_may_use_or_as_many_as_asked_for) {
+  const auto may_use = detail::choose_processors(detail::read_processor_limits(), 256);
+  EXPECT_EQ(runtime().processors(), may_use.number);
+  EXPECT_EQ(runtime().stats().taken_from, may_use.from);
   EXPECT_EQ(runtime({.processors = 3}).processors(), 3u);
   EXPECT_EQ(runtime({.processors = 256}).processors(), 256u);
 }

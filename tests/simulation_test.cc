@@ -329,16 +329,55 @@ TEST(simulation, is_left_behind_in_the_child_of_a_fork_where_time_is_real) {
   EXPECT_EQ(clock::now(), now) << "the parent goes on as before";
 }
 
-TEST(simulation, reports_a_deadlock_of_plain_threads_and_stops) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_DEATH(
-      {
-        simulation sim;
-        chan<int> c;
-        c.recv();
-      },
-      "deadlock at 3600.000000000 s: everything is blocked and no timer is pending"
-      "(.|\n)*a thread waits for chan receive");
+TEST(simulation, throws_deadlock_on_a_plain_thread_that_waits_outside_of_run) {
+  simulation sim;
+  const chan<int> c(1);
+  EXPECT_THAT(
+      [&] { c.recv(); },
+      ThrowsMessage<deadlock>(AllOf(
+          HasSubstr("deadlock at 3600.000000000 s: everything is blocked and no timer is pending"),
+          HasSubstr("a thread waits for chan receive"))));
+  EXPECT_THROW(select(recv(c), recv(chan<int>())).wait(), deadlock);
+  EXPECT_THROW(for ([[maybe_unused]] int n : c) ADD_FAILURE();, deadlock);
+  auto h = go([&]() -> task<int> { co_return *co_await verge::recv(c); });
+  EXPECT_THAT([&] { h.join(); }, ThrowsMessage<deadlock>(HasSubstr("task 1 waits for chan")));
+
+  // All goes on from there: what was given up is not waited for any more.
+  c.send(1);
+  EXPECT_EQ(h.join(), 1);
+  c.send(2);
+  EXPECT_EQ(c.recv(), 2);
+  verge::sleep(1h).wait();
+  EXPECT_EQ(sim.run([]() -> task<int> { co_return 3; }), 3);
+}
+
+TEST(simulation, throws_deadlock_on_each_thread_of_several_that_wait_for_one_another) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    simulation sim(seed);
+    const chan<int> never;
+    std::atomic<int> taking_part{0};
+    const auto wait = [&] {
+      const simulation::participant here(sim);
+      ++taking_part;
+      EXPECT_THROW(never.recv(), deadlock);
+    };
+    std::thread a(wait);
+    std::thread b(wait);
+    while (taking_part < 2) verge::sleep(1ms).wait();
+    EXPECT_THROW(never.recv(), deadlock);
+    a.join();
+    b.join();
+  }
+}
+
+TEST(simulation, throws_deadlock_in_a_plain_function_if_no_other_can_be_told) {
+  simulation sim;
+  const chan<int> never;
+  auto blocked = sim.thread([&] { EXPECT_THROW(never.recv(), deadlock); });
+  // The timer's callback never ends, so neither does the wait of its handle, which cannot throw.
+  auto t = std::make_unique<verge::timer>(after_func(0s, [&] { blocked.join(); }));
+  verge::sleep(1s).wait();
+  t.reset();
 }
 
 TEST(simulation, cannot_end_while_a_plain_function_is_blocked_and_says_so) {

@@ -1,6 +1,7 @@
 // The slab under many threads at once: who allocates, who frees, who ends meanwhile, and the slots
 // by which it tells threads apart.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -182,17 +183,30 @@ TEST(slab, serves_destructors_that_run_as_a_thread_ends) {
   struct holder {
     node* held = nullptr;
     ~holder() {
-      EXPECT_EQ(take_thread_slot(), no_thread_slot) << "taken now, it would never be given back";
+      EXPECT_NE(take_thread_slot(), no_thread_slot) << "it has yet to be given back";
       nodes.free(held);
       nodes.free(nodes.allocate());
     }
   };
+  // A key that is made after that of the slots, so that its destructor runs after theirs.
+  std::thread([] { take_thread_slot(); }).join();
+  pthread_key_t late{};
+  ASSERT_EQ(pthread_key_create(&late,
+                               [](void* held) {
+                                 EXPECT_EQ(take_thread_slot(), no_thread_slot)
+                                     << "taken now, it would never be given back";
+                                 nodes.free(static_cast<node*>(held));
+                                 nodes.free(nodes.allocate());
+                               }),
+            0);
   const std::size_t before = nodes.stats().nodes_live;
-  in_threads(2, [](int) {
-    static thread_local holder h;  // before the slot, so it is destroyed after
+  in_threads(2, [&](int) {
+    static thread_local holder h;
     h.held = nodes.allocate();
+    pthread_setspecific(late, nodes.allocate());
   });
   EXPECT_EQ(nodes.stats().nodes_live, before);
+  pthread_key_delete(late);
 }
 
 TEST(slab, serves_more_threads_than_there_are_slots) {

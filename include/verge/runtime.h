@@ -28,6 +28,13 @@
 ///   rt.run(serve());                     // runs a task and waits for its result
 ///
 /// Inside a task or a callback of a runtime, everything - timers, `go`, sleep - is that runtime's.
+///
+/// Daemons: become a daemon first, then start the runtime or use anything of verge for the first
+/// time. The child of a fork has none of the runtime's threads.
+///
+///   ::daemon(0, 0);
+///   verge::runtime rt;
+///   rt.run(serve());
 namespace verge::detail {
 struct [[gnu::visibility("hidden")]] runtime_core;
 }
@@ -60,7 +67,9 @@ struct wheel_options {
 };
 
 struct runtime_options {
-  /// How many tasks run at the same time, 1 to 256; 0 is one per core.
+  /// How many tasks run at the same time, 1 to 256. 0 is one per core that the process may use: the
+  /// cores that are online, those in the affinity mask of the calling thread (taskset), or what the
+  /// quota of its control groups allows (cpu.max, rounded up), whichever is least.
   unsigned processors{0};
   verge::engine engine{verge::engine::hybrid};
   wheel_options wheel{};
@@ -81,8 +90,20 @@ struct processor_stats {
   lateness_histogram lateness;      ///< how late the timers it fired were
 };
 
+/// What limits the default number of processors, as found when the runtime was made.
+struct processor_limits {
+  unsigned online{0};    ///< cores of the machine
+  unsigned affinity{0};  ///< those that the thread which made the runtime may run on
+  unsigned cgroup{0};    ///< processors' worth of the control groups' quota; 0 is no limit
+};
+
+/// Which of them decided, or that the number was asked for.
+enum class processors_from : std::uint8_t { option, online, affinity, cgroup };
+
 struct runtime_stats {
   std::vector<processor_stats> processors;
+  processors_from taken_from{processors_from::option};  ///< how their number came about
+  processor_limits limits;                              ///< all 0 if the runtime was given a number
   processor_stats total;             ///< with what was fired outside of any processor
   std::uint64_t poll_breaks{0};      ///< how often the poller was woken for an earlier timer
   std::uint64_t polls{0};            ///< how often a thread slept in the poller
@@ -135,7 +156,7 @@ class runtime {
   /// Throws if the calling thread could not wait for anything of it.
   detail::scheduler& scheduler_to_wait_for();
 
-  std::unique_ptr<detail::runtime_core> core_;
+  detail::runtime_core* core_;
 };
 
 /// The runtime of everything that is started outside of any other. It begins with its first use and
@@ -148,6 +169,10 @@ class runtime {
 /// default runtime in the child starts a new one. That holds in a task or callback that forks as
 /// well; but the thread that it would return or suspend to is no worker any more, so in the child
 /// it must do neither: let it end in exec or _exit.
+///
+/// Every runtime of before a fork, a kept reference to the default one included, is unusable in the
+/// child: run(), spawn(), set_processors() and stats() throw std::logic_error at once, and so does
+/// joining a task that had not ended. Destroying the runtime does nothing.
 runtime& default_runtime();
 
 /// Calls f, which is known to block - a read from a disk, a lock held for long - and lets another

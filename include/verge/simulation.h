@@ -25,8 +25,9 @@
 ///   });
 ///
 /// Time stands still while anything can run. When everything is blocked it jumps to the next timer,
-/// to the nanosecond. If there is no timer either, that is a deadlock, and it is reported with what
-/// each task waits for.
+/// to the nanosecond. If there is no timer either, that is a deadlock: verge::deadlock is thrown, with
+/// what each task waits for, by run() or run_for(), or where no thread is in one of them, by the wait
+/// of a thread that takes part. What that waited for is given up, and the simulation can go on.
 ///
 /// One thing runs at a time, and where several could the seed decides which: the same seed gives
 /// the same run. Another seed gives another order of all that happens at one instant, which is how
@@ -45,9 +46,10 @@
 /// another thread, or simulation::run here.
 namespace verge {
 
-/// Everything is blocked and no timer is pending that is ever due. what() lists what each task and
-/// thread waits for. The default engine knows no time after 73 years on the clock, the others none
-/// after 292 (docs/engines.md): what is due later never is, and what() says so.
+/// Everything is blocked and no timer is pending that is ever due: thrown by run() and run_for(),
+/// and by waits of plain threads outside of them. what() lists what each task and thread waits for.
+/// The default engine knows no time after 73 years on the clock, the others none after 292
+/// (docs/engines.md): what is due later never is, and what() says so.
 class deadlock : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

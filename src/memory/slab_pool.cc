@@ -206,6 +206,11 @@ void* slab_pool::find(slab_id id) const noexcept {
   return version(node) == id.version ? node : nullptr;
 }
 
+std::size_t slab_pool::nodes_carved() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return carved_;
+}
+
 bool slab_pool::wait_for_visits() const noexcept {
   if (!fence_all_threads()) return false;
   const auto wait_while = [](const std::atomic<std::uint32_t>& mark) {

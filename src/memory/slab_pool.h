@@ -55,6 +55,7 @@
 #include <memory/page_source.h>
 #include <memory/thread_slot.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -134,6 +135,21 @@ class slab_pool {
   void* find(slab_id id) const noexcept;
 
   slab_stats stats() const noexcept;
+
+  /// Calls f(void*) for every node that is in use. Nodes may be freed meanwhile, so f may be given
+  /// one that is free by then; none may be allocated.
+  template <class F>
+  void for_each_live(F&& f) const {
+    std::size_t left = nodes_carved();
+    for (std::uint32_t chunk_number = 0; left != 0; ++chunk_number) {
+      const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(left, per_chunk_));
+      for (std::uint32_t place = 0; place < n; ++place) {
+        void* const node = at(chunk_number << place_bits | place);
+        if (is_live(version(node))) f(node);
+      }
+      left -= n;
+    }
+  }
 
   /// The calling thread is about to look whether the pool is to be ended, and if not, to use it.
   /// Costs two stores: the fence between the first and the look is left to the one who ends the
@@ -232,6 +248,7 @@ class slab_pool {
     return node;
   }
 
+  std::size_t nodes_carved() const noexcept;
   std::uint32_t* depot_segment(std::size_t chunk_number) const noexcept;
   void* allocate_slowly() noexcept;
   void free_slowly(void* node) noexcept;

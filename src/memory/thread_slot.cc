@@ -1,5 +1,7 @@
 #include <memory/thread_slot.h>
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -42,14 +44,24 @@ void count_as_used(std::uint32_t slot) noexcept {
 // Set once the thread's number is given back; destructors that run later do without.
 constinit thread_local bool has_ended = false;
 
-struct at_thread_end {
-  at_thread_end() noexcept = default;
-  ~at_thread_end() {
-    has_ended = true;
-    if (this_thread_slot != no_thread_slot) give_back(this_thread_slot);
-    this_thread_slot = no_thread_slot;
-  }
-};
+void at_thread_end(void* /*registered*/) noexcept {
+  has_ended = true;
+  if (this_thread_slot == no_thread_slot) return;
+  give_back(this_thread_slot);
+  this_thread_slot = no_thread_slot;
+}
+
+/// Calls at_thread_end() when the calling thread ends; false if that cannot be had. Not a
+/// thread_local with a destructor: glibc registers that with memory, and aborts if there is none. A
+/// key's destructor runs after those of all thread_local objects.
+bool call_at_thread_end() noexcept {
+  struct end_key {
+    pthread_key_t key{};
+    bool made{::pthread_key_create(&key, &at_thread_end) == 0};
+  };
+  static const end_key end;
+  return end.made && ::pthread_setspecific(end.key, &has_ended) == 0;
+}
 
 }  // namespace
 
@@ -57,11 +69,11 @@ constinit thread_local std::uint32_t this_thread_slot = no_thread_slot;
 
 std::uint32_t take_thread_slot() noexcept {
   if (this_thread_slot != no_thread_slot || has_ended) return this_thread_slot;
+  if (!call_at_thread_end()) return no_thread_slot;
   const std::uint32_t slot = take_lowest();
   if (slot == no_thread_slot) return slot;
   count_as_used(slot);
   this_thread_slot = slot;
-  static thread_local const at_thread_end registered;
   return slot;
 }
 

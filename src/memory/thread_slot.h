@@ -6,8 +6,9 @@
 // care when threads come and go, and threads none when tables do.
 //
 // Ground rules. What lies at a number's place may be written by that number's thread only. There
-// are `thread_slot_count` numbers; a thread that finds none left, or asks after it gave its own
-// back (from the destructor of a thread_local), has none and must do without.
+// are `thread_slot_count` numbers; a thread that finds none left, asks after it gave its own back
+// (from the destructor of a pthread key), or lacks the memory to give it back at its end, has none
+// and must do without.
 //
 // To be asked for in plain functions, not in the body of a coroutine, which may go on in another
 // thread with what the compiler remembers of this one.

@@ -76,6 +76,10 @@ class live_scheduler final : public scheduler, public engine_host {
   /// Destroys every task that has not ended, after stop().
   void abandon_jobs() noexcept;
 
+  /// Throws std::logic_error in the child of a fork, where its threads do not exist.
+  void refuse_if_lost() const { made_in_.refuse("runtime"); }
+  bool lost() const noexcept { return made_in_.lost(); }
+
   void set_processors(unsigned n);
   /// Acquire: whoever knows the number may use what was made for them.
   unsigned processors() const noexcept { return processors_.load(std::memory_order_acquire); }
@@ -217,6 +221,7 @@ class live_scheduler final : public scheduler, public engine_host {
   template <class F>
   void for_each_processor(F&& f) const;
 
+  const process_mark made_in_;
   exception_handler handler_;
   clockwork* timers_{nullptr};
   engine* engine_{nullptr};

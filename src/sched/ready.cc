@@ -18,6 +18,7 @@ void live_scheduler::ready(runnable& r) noexcept {
     if (!w->firing) wake_processor();
     return;
   }
+  if (lost()) return;  // no thread will run it, and the lock may be held for ever
   if (this_thread.drives_engine) {
     push_fired(r);
   } else {

@@ -4,15 +4,17 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include <clock/simulated_time.h>
+#include <sched/cpu_limits.h>
 #include <sched/runtime_core.h>
 #include <sched/this_thread.h>
 
@@ -34,9 +36,9 @@ void print_and_terminate(const std::exception_ptr& e) {
 
 namespace {
 
-unsigned wanted_processors(unsigned n) noexcept {
-  if (n != 0) return n;
-  return std::clamp(std::thread::hardware_concurrency(), 1U, live_scheduler::max_processors);
+processor_choice wanted_processors(unsigned n, const processor_limits& limits) noexcept {
+  if (n != 0) return {.number = n, .from = processors_from::option};
+  return choose_processors(limits, live_scheduler::max_processors);
 }
 
 /// All runtimes, and the default one. Never destroyed: threads may outlive static objects.
@@ -50,18 +52,13 @@ struct registry {
   /// What was the default one until then. Kept: other threads go on until the very end.
   runtime* halted{nullptr};
   /// Runtimes that were ended by a task of their own, until its worker has left them.
-  std::vector<std::shared_ptr<runtime_core>> unreturned;
+  std::shared_ptr<runtime_core> unreturned;
 
   void clear_up() noexcept {
-    std::vector<std::shared_ptr<runtime_core>> gone;
-    {
-      std::lock_guard held(lock);
-      const auto first_gone = std::ranges::partition(
-          unreturned, [](const auto& core) { return !core->scheduler.returned(); });
-      gone.assign(first_gone.begin(), first_gone.end());
-      unreturned.erase(first_gone.begin(), first_gone.end());
-    }
-    for (const auto& core : gone) {
+    std::shared_ptr<runtime_core> gone = take_returned();
+    while (gone != nullptr) {
+      const std::shared_ptr<runtime_core> core = std::exchange(gone, gone->next_unreturned);
+      core->next_unreturned = nullptr;
       end_tasks(core->scheduler);  // the task that ended it, if it waits, and what that has started
       core->timers->let_go();
     }
@@ -69,14 +66,30 @@ struct registry {
 
   static registry& get() {
     static registry& all = *[] {
-      auto* r = new registry;
-      ::pthread_atfork(&before_fork, &after_fork, &in_child);
-      return r;
+      auto r = std::make_unique<registry>();
+      if (::pthread_atfork(&before_fork, &after_fork, &in_child) != 0) throw std::bad_alloc();
+      return r.release();
     }();
     return all;
   }
 
  private:
+  std::shared_ptr<runtime_core> take_returned() noexcept {
+    std::shared_ptr<runtime_core> taken;
+    std::lock_guard held(lock);
+    for (std::shared_ptr<runtime_core>* link = &unreturned; *link != nullptr;) {
+      if (!(*link)->scheduler.returned()) {
+        link = &(*link)->next_unreturned;
+        continue;
+      }
+      std::shared_ptr<runtime_core> one = std::move(*link);
+      *link = std::move(one->next_unreturned);
+      one->next_unreturned = std::move(taken);
+      taken = std::move(one);
+    }
+    return taken;
+  }
+
   // The lists must be whole in the child, and the locks free.
   static void before_fork() {
     get().lock.lock();
@@ -94,8 +107,11 @@ struct registry {
       c->timers->lost_in_fork();
       c->scheduler.net()->lost_in_fork();
     }
-    for (const auto& core : all.unreturned) core->timers->lost_in_fork();
-    static_cast<void>(new std::vector(std::move(all.unreturned)));
+    for (runtime_core* c = all.unreturned.get(); c != nullptr; c = c->next_unreturned.get()) {
+      c->timers->lost_in_fork();
+    }
+    // Leaked, as are all others: they refer to themselves from now on.
+    if (runtime_core* const c = all.unreturned.get()) c->itself = std::move(all.unreturned);
     all.first = nullptr;
     all.standard.store(nullptr, std::memory_order_relaxed);  // leaked: its threads are gone
     all.halted = nullptr;
@@ -125,12 +141,15 @@ void halt_default_runtime() {
 }  // namespace
 
 runtime_core::runtime_core(runtime_options& options)
-    : scheduler(wanted_processors(options.processors),
+    : limits(options.processors != 0 ? processor_limits{} : read_processor_limits()),
+      taken_from(wanted_processors(options.processors, limits).from),
+      scheduler(wanted_processors(options.processors, limits).number,
                 options.on_exception ? std::move(options.on_exception) : print_and_terminate,
                 poller::wait_method::automatic),
       timers(new clockwork(make_engine(options.engine, scheduler, options.wheel), scheduler,
                            scheduler)) {
   try {
+    registry::get();  // made by the first runtime, which takes memory
     scheduler.start(*timers);
   } catch (...) {
     scheduler.stop();
@@ -145,40 +164,46 @@ runtime_core::runtime_core(runtime_options& options)
   all.first = this;
 }
 
-void runtime_core::end(std::unique_ptr<runtime_core> core) noexcept {
+runtime_core& runtime_core::make(runtime_options& options) {
+  auto core = std::make_shared<runtime_core>(options);
+  core->itself = core;
+  return *core;
+}
+
+void runtime_core::end() noexcept {
   registry& all = registry::get();
-  runtime_core& self = *core;
+  bool exiting = false;
   {
     std::lock_guard held(all.lock);
-    if (all.exiting) {
-      // What it runs may be waiting for what has been halted, and never end.
-      static_cast<void>(core.release());
-    } else {
-      (self.previous == nullptr ? all.first : self.previous->next) = self.next;
-      if (self.next != nullptr) self.next->previous = self.previous;
+    exiting = all.exiting;
+    if (!exiting) {
+      (previous == nullptr ? all.first : previous->next) = next;
+      if (next != nullptr) next->previous = previous;
     }
   }
-  if (core == nullptr) {
-    self.scheduler.halt();
-    self.timers->halt();
+  if (exiting) {
+    // What it runs may wait for what has been halted, and never end: all is left as it is.
+    scheduler.halt();
+    timers->halt();
     return;
   }
   // A task of its own ends it: its thread comes back to the scheduler, and leaves from there.
-  const bool from_inside = self.scheduler.runs_here();
-  const std::shared_ptr<runtime_core> keep(std::move(core));
-  self.timers->close();
+  const bool from_inside = scheduler.runs_here();
+  const std::shared_ptr<runtime_core> keep = std::move(itself);
+  timers->close();
   {
     // A task of another runtime ends it, and waits until all threads have ended.
     auto* const other = from_inside ? nullptr : current_scheduler();
     if (other != nullptr) other->enter_blocking();
-    self.scheduler.stop();
+    scheduler.stop();
     if (other != nullptr) other->leave_blocking();
   }
   if (from_inside) {
     std::lock_guard held(all.lock);
-    all.unreturned.push_back(keep);
+    next_unreturned = std::move(all.unreturned);
+    all.unreturned = keep;
   }
-  end_timers_and_tasks(self.scheduler, *self.timers, keep, from_inside);
+  end_timers_and_tasks(scheduler, *timers, keep, from_inside);
   all.clear_up();
 }
 
@@ -189,19 +214,17 @@ scheduler& scheduler_or_default() {
 
 }  // namespace detail
 
-runtime::runtime(runtime_options options)
-    : core_(std::make_unique<detail::runtime_core>(options)) {}
+runtime::runtime(runtime_options options) : core_(&detail::runtime_core::make(options)) {}
 
 runtime::~runtime() {
-  if (core_->timers->forked()) {
-    // There are no threads to wait for, and locks may be held for ever.
-    static_cast<void>(core_.release());
-  } else {
-    detail::runtime_core::end(std::move(core_));
-  }
+  // In the child of a fork there are no threads to wait for, and locks may be held for ever.
+  if (!core_->scheduler.lost()) core_->end();
 }
 
-void runtime::set_processors(unsigned n) { core_->scheduler.set_processors(n); }
+void runtime::set_processors(unsigned n) {
+  core_->scheduler.set_processors(n);
+  core_->taken_from.store(processors_from::option, std::memory_order_relaxed);
+}
 unsigned runtime::processors() const noexcept { return core_->scheduler.processors(); }
 detail::scheduler& runtime::scheduler() noexcept { return core_->scheduler; }
 
@@ -230,10 +253,10 @@ runtime& default_runtime() {
     }
   }
   auto made = std::make_unique<runtime>();
+  // May be registered several times: by threads that race, and again by the child of a fork.
+  if (std::atexit(&detail::halt_default_runtime) != 0) throw std::bad_alloc();
   runtime* expected = nullptr;
   if (all.standard.compare_exchange_strong(expected, made.get(), std::memory_order_acq_rel)) {
-    // Once, and once more in the child of a fork, where handlers that were called are gone.
-    static_cast<void>(std::atexit(&detail::halt_default_runtime));
     return *made.release();
   }
   return *expected;

@@ -2,6 +2,9 @@
 
 #include <verge/runtime.h>
 
+#include <atomic>
+#include <memory>
+
 #include <sched/live_scheduler.h>
 #include <sched/this_thread.h>
 #include <timer/callback.h>
@@ -12,14 +15,23 @@ namespace verge::detail {
 /// What a runtime is made of.
 struct [[gnu::visibility("hidden")]] runtime_core {
   explicit runtime_core(runtime_options & options);
-  /// Ends it, and deletes it once the last handle to a timer of its has gone.
-  static void end(std::unique_ptr<runtime_core> core) noexcept;
+  /// One that lives until end().
+  static runtime_core& make(runtime_options & options);
+  /// Ends it. It is destroyed once the last handle to a timer of it is. Allocates nothing.
+  void end() noexcept;
   runtime_core(const runtime_core&) = delete;
   runtime_core& operator=(const runtime_core&) = delete;
 
+  /// How the number of processors came about.
+  const processor_limits limits;
+  std::atomic<processors_from> taken_from;
   live_scheduler scheduler;
   clockwork* timers;  ///< ends itself, once the last handle has gone
 
+  /// Until its end.
+  std::shared_ptr<runtime_core> itself;
+  /// The list of those that a task of their own has ended, until its worker has left them.
+  std::shared_ptr<runtime_core> next_unreturned;
   /// The list of all, for the child of a fork.
   runtime_core* previous{nullptr};
   runtime_core* next{nullptr};

@@ -60,10 +60,10 @@ void live_scheduler::work(worker& w) noexcept {
 void live_scheduler::run(worker& w, runnable& r) noexcept {
   const bool nobody_polls = poll_until_.load(std::memory_order_relaxed) == 0 &&
                             idle_count_.load(std::memory_order_relaxed) != 0;
-  if (!nobody_polls) return r.run(r);
+  if (!nobody_polls) return run_ready(r);
   if (w.ran_long) wake_processor();
   const std::int64_t begin = cheap_now();
-  r.run(r);
+  run_ready(r);
   w.ran_long = cheap_now() - begin > long_run;
 }
 

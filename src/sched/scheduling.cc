@@ -2,6 +2,9 @@
 
 #include <verge/detail/scheduling.h>
 
+#include <stdexcept>
+#include <string>
+
 #include <clock/simulated_time.h>
 #include <sched/futex.h>
 #include <sched/this_thread.h>
@@ -9,6 +12,13 @@
 namespace verge::detail {
 
 thread_local constinit thread_state this_thread{};
+
+namespace {
+
+/// Written by the child of a fork, when it has one thread.
+constinit std::atomic<std::uint32_t> forks{0};
+
+}  // namespace
 
 scheduler* current_scheduler() noexcept { return this_thread.current; }
 job* current_job() noexcept { return this_thread.running; }
@@ -20,6 +30,18 @@ void set_current_job(job* j) noexcept {
 void leave_in_child() noexcept {
   this_thread = {};
   simulated_time = nullptr;
+  forks.fetch_add(1, std::memory_order_relaxed);
+}
+
+process_mark::process_mark() noexcept : forks_(forks.load(std::memory_order_relaxed)) {}
+
+bool process_mark::lost() const noexcept { return forks_ != forks.load(std::memory_order_relaxed); }
+
+void process_mark::refuse(const char* what) const {
+  if (!lost()) [[likely]]
+    return;
+  throw std::logic_error(std::string("verge: this ") + what +
+                         " was started before a fork; in the child it is lost, start a new one");
 }
 
 void thread_waiter::wait(const char* waiting_for) noexcept {

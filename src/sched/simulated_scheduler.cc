@@ -111,6 +111,7 @@ void simulated_scheduler::give_baton_to_turner_locked() {
 
 void simulated_scheduler::take_turns(turner& self) noexcept {
   adopt_this_thread();
+  this_thread.takes_turns = true;
   std::unique_lock held(lock_);
   while (!stopping_) {
     if (blocked_thread* b = take_finished_run_locked()) {
@@ -128,7 +129,7 @@ void simulated_scheduler::take_turns(turner& self) noexcept {
       runnable* r = std::exchange(ready_tasks_[i], ready_tasks_.back());
       ready_tasks_.pop_back();
       held.unlock();
-      r->run(*r);
+      run_ready(*r);
       held.lock();
     } else {
       blocked_thread* b = std::exchange(ready_threads_[i - tasks], ready_threads_.back());
@@ -195,15 +196,34 @@ simulated_scheduler::blocked_thread* simulated_scheduler::take_blocked_locked(
   return b;
 }
 
+simulated_scheduler::hears simulated_scheduler::of_deadlock() noexcept {
+  if (!this_thread.takes_turns) return hears::first;
+  return this_thread.running != nullptr ? hears::second : hears::last;
+}
+
 /// Nothing can ever go on. Gives the thread that is to hear of it; if there is none that could, the
 /// program stops.
 simulated_scheduler::blocked_thread* simulated_scheduler::check_dead_locked() noexcept {
-  const auto it = std::find_if(blocked_.begin(), blocked_.end(), can_be_told);
-  if (it != blocked_.end()) {
-    (*it)->deadlocked = true;
-    return take_blocked_locked(it);
+  const auto run = std::find_if(blocked_.begin(), blocked_.end(), waits_in_run);
+  if (run != blocked_.end()) {
+    (*run)->deadlocked = true;
+    return take_blocked_locked(run);
   }
-  stop_program(deadlock_locked());
+  auto told = blocked_.end();
+  for (auto it = blocked_.begin(); it != blocked_.end(); ++it) {
+    if (!(*it)->waiter->may_end_by_deadlock()) continue;
+    if (told == blocked_.end() || (*it)->rank < (*told)->rank) told = it;
+  }
+  if (told == blocked_.end()) stop_program(deadlock_locked());
+  // If not, a thread that takes no part is about to wake it.
+  if (!(*told)->waiter->claim(waiter::by_deadlock)) return nullptr;
+  deadlock_found_ = "verge: " + deadlock_locked();
+  return take_blocked_locked(told);
+}
+
+std::string simulated_scheduler::report_of_deadlock() const {
+  std::lock_guard held(lock_);
+  return deadlock_found_;
 }
 
 std::string simulated_scheduler::report() const {
@@ -239,7 +259,7 @@ std::string simulated_scheduler::waiting_locked() const {
     text += what == nullptr ? "its turn" : what;
   }
   for (const blocked_thread* b : blocked_) {
-    if (can_be_told(b)) continue;
+    if (waits_in_run(b)) continue;
     text += "\n  a thread waits for ";
     text += b->waiting_for;
   }
@@ -273,6 +293,7 @@ bool simulated_scheduler::give_baton_away(blocked_thread& me) {
 }
 
 void simulated_scheduler::ready(runnable& r) noexcept {
+  if (lost()) return;  // no thread will run it, and the lock may be held for ever
   std::lock_guard held(lock_);
   if (stopping_) return;  // r may be gone
   ready_tasks_.push_back(&r);
@@ -307,6 +328,7 @@ void simulated_scheduler::unblock(thread_waiter& w) noexcept {
 }
 
 void simulated_scheduler::job_started(job& j) {
+  refuse_if_lost();
   std::lock_guard held(jobs_lock_);
   j.number = ++jobs_begun_;
   j.prev_live = last_job_;

@@ -59,6 +59,12 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   /// The same until so much time has passed, and all that is due by then is done.
   bool run_for(std::int64_t d);
   std::string report() const;
+  /// For a thread whose wait ended by_deadlock, before it gives the baton away.
+  std::string report_of_deadlock() const;
+
+  /// Throws std::logic_error in the child of a fork, where its threads do not exist.
+  void refuse_if_lost() const { made_in_.refuse("simulation"); }
+  bool lost() const noexcept { return made_in_.lost(); }
 
   std::uint64_t jumps() const noexcept { return jumps_.load(std::memory_order_relaxed); }
   std::uint64_t seed() const noexcept { return seed_; }
@@ -86,12 +92,18 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   void timer_fired(std::int64_t, std::int64_t) noexcept override {}
 
  private:
+  /// Who hears of a deadlock first: a thread of the program, which can handle it; then a plain
+  /// function, whose handle gets the exception; then a callback.
+  enum class hears : std::uint8_t { first, second, last };
+  static hears of_deadlock() noexcept;
+
   /// A thread that waits: for something, or for its turn.
   struct blocked_thread {
     thread_waiter* waiter{nullptr};
     const char* waiting_for;
     const std::function<bool()>* until{nullptr};  ///< for run_until, in place of a waiter
     std::int64_t end{std::numeric_limits<std::int64_t>::max()};  ///< for run_for, the same
+    hears rank{of_deadlock()};
     note turn{};
     bool deadlocked{false};
   };
@@ -113,12 +125,13 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   void jump_to(std::int64_t t) noexcept;
   blocked_thread* take_blocked_locked(std::vector<blocked_thread*>::iterator which) noexcept;
   /// Whether it waits in run_until or run_for, which say that there is a deadlock.
-  static bool can_be_told(const blocked_thread* b) noexcept { return b->waiter == nullptr; }
+  static bool waits_in_run(const blocked_thread* b) noexcept { return b->waiter == nullptr; }
   std::string deadlock_locked() const;
   std::string state_of_timers_locked() const;
   std::string waiting_locked() const;
   blocked_thread* check_dead_locked() noexcept;
 
+  const process_mark made_in_;
   const std::uint64_t seed_;
   std::uint64_t random_state_;
   std::function<void(std::exception_ptr)> handler_;
@@ -133,6 +146,7 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   std::vector<blocked_thread*> blocked_;
   std::vector<std::unique_ptr<turner>> turners_;
   std::vector<turner*> idle_turners_;
+  std::string deadlock_found_;
   bool stopping_{false};
   /// When time was last to be moved: there were timers, and none that is ever due.
   bool only_never_{false};

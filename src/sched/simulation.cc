@@ -2,7 +2,6 @@
 #include <verge/time.h>
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +14,10 @@
 #include <timer/clockwork.h>
 
 namespace verge {
+
+void detail::throw_deadlock() {
+  throw deadlock(static_cast<simulated_scheduler*>(current_scheduler())->report_of_deadlock());
+}
 
 class simulation::implementation {
  public:
@@ -44,7 +47,6 @@ class simulation::implementation {
   implementation& operator=(const implementation&) = delete;
 
   const std::thread::id maker{std::this_thread::get_id()};
-  const pid_t process{::getpid()};
   detail::simulated_scheduler scheduler;
   detail::clockwork* timers;
 };
@@ -69,10 +71,11 @@ simulation::simulation(simulation_options options) {
 
 simulation::~simulation() {
   // In the child of a fork there are no threads to wait for, and locks may be held for ever.
-  if (it_->process != ::getpid()) static_cast<void>(it_.release());
+  if (it_->scheduler.lost()) static_cast<void>(it_.release());
 }
 
 detail::scheduler& simulation::scheduler_here() {
+  it_->scheduler.refuse_if_lost();
   if (detail::current_scheduler() != &it_->scheduler) {
     throw std::logic_error(
         "verge: this thread takes no part in the simulation; call run() and run_for() on the "
@@ -98,11 +101,14 @@ std::uint64_t simulation::seed() const noexcept { return it_->scheduler.seed(); 
 detail::scheduler& simulation::scheduler() noexcept { return it_->scheduler; }
 
 simulation::participant::participant(simulation& sim) : sim_(sim) {
+  sim_.it_->scheduler.refuse_if_lost();
   if (detail::current_scheduler() != nullptr) {
     throw std::logic_error("verge: this thread takes part in a simulation or runtime already");
   }
   sim_.it_->scheduler.join_in();
 }
-simulation::participant::~participant() { sim_.it_->scheduler.drop_out(); }
+simulation::participant::~participant() {
+  if (!sim_.it_->scheduler.lost()) sim_.it_->scheduler.drop_out();
+}
 
 }  // namespace verge

@@ -3,13 +3,39 @@
 #include <verge/detail/spawned.h>
 #include <verge/errors.h>
 
-#include <algorithm>
 #include <mutex>
-#include <vector>
+#include <utility>
 
 #include <sched/this_thread.h>
 
 namespace verge::detail {
+
+/// The schedulers there are, linked through themselves: to enter one or take it off needs no memory.
+struct living_schedulers {
+  static constinit std::mutex lock;
+  static constinit scheduler* first;
+
+  static void add(scheduler& s) noexcept {
+    std::lock_guard held(lock);
+    s.next_living_ = first;
+    first = &s;
+  }
+  static void remove(const scheduler& s) noexcept {
+    std::lock_guard held(lock);
+    scheduler** link = &first;
+    while (*link != nullptr && *link != &s) link = &(*link)->next_living_;
+    if (*link != nullptr) *link = s.next_living_;
+  }
+  /// s may not exist any more.
+  static bool contains(const scheduler& s) noexcept {
+    std::lock_guard held(lock);
+    const scheduler* at = first;
+    while (at != nullptr && at != &s) at = at->next_living_;
+    return at != nullptr;
+  }
+};
+constinit std::mutex living_schedulers::lock;
+constinit scheduler* living_schedulers::first = nullptr;
 
 namespace {
 
@@ -23,17 +49,6 @@ bool is_cancellation(const std::exception_ptr& e) noexcept {
   }
 }
 
-/// The schedulers there are. Never destroyed: handles may outlive static objects.
-struct living {
-  std::mutex lock;
-  std::vector<const scheduler*> all;
-
-  static living& get() {
-    static living& schedulers = *new living;
-    return schedulers;
-  }
-};
-
 // Gives an exception, if there is one, to the handler of a runtime. That a task was cancelled is
 // what somebody wanted, and nothing to handle.
 void hand_over(std::exception_ptr e, scheduler& s) noexcept {
@@ -42,29 +57,15 @@ void hand_over(std::exception_ptr e, scheduler& s) noexcept {
 
 /// A task's home, or if that has ended, wherever the caller is at home.
 scheduler& home_or_default(scheduler& home) {
-  living& schedulers = living::get();
-  {
-    std::lock_guard held(schedulers.lock);
-    if (std::ranges::find(schedulers.all, &home) != schedulers.all.end()) return home;
-  }
+  if (living_schedulers::contains(home)) return home;
   return scheduler_or_default();
 }
 
 }  // namespace
 
-void scheduler_begins(const scheduler& s) {
-  living& schedulers = living::get();
-  std::lock_guard held(schedulers.lock);
-  schedulers.all.push_back(&s);
-}
-
-void scheduler_ends(const scheduler& s) noexcept {
-  living& schedulers = living::get();
-  std::lock_guard held(schedulers.lock);
-  std::erase(schedulers.all, &s);
-}
-
-std::mutex& lock_of_schedulers() noexcept { return living::get().lock; }
+void scheduler_begins(scheduler& s) noexcept { living_schedulers::add(s); }
+void scheduler_ends(scheduler& s) noexcept { living_schedulers::remove(s); }
+std::mutex& lock_of_schedulers() noexcept { return living_schedulers::lock; }
 
 void spawned_base::launch() {
   home->job_started(*this);
@@ -96,24 +97,44 @@ void spawned_base::abandon_spawned(job& j) noexcept {
 void spawned_base::finish_cancelled() noexcept {
   destroy_work();
   set_error(std::make_exception_ptr(cancelled()));
-  finish();
+  complete();
 }
 
 void spawned_base::finish() noexcept {
-  // The bits only ever come, so if the handle has let go then nobody else will take the exception,
-  // and the runtime hears of it before it hears that the job has ended.
+  // The caller is the task's own code, and so may be all that called it, down to run_ready(). Not
+  // so if a coroutine is resumed by other means than its scheduler: then this thread runs another
+  // job, or none.
+  if (this_thread.running == this) {
+    this_thread.ended = this;
+  } else {
+    complete();
+  }
+}
+
+void run_ready(runnable& r) noexcept {
+  r.run(r);
+  if (spawned_base* const t = std::exchange(this_thread.ended, nullptr)) t->complete();
+}
+
+void spawned_base::complete() noexcept {
+  // The bits are only ever set, so if the handle has let go then nothing else will take the
+  // exception, and the runtime hears of it before it hears that the job has ended.
   scheduler& s = *home;
   if ((let_go_.load(std::memory_order_acquire) & by_handle) != 0) hand_over(take_error(), s);
   s.job_ended(*this);
-  ended.fire(1);
-  // Acquire and release: whoever deletes sees all that the other one did.
-  if ((let_go_.fetch_or(by_task, std::memory_order_acq_rel) & by_handle) == 0) return;
+  // Acquire and release: the side that deletes sees all that the other one did. Before `ended`
+  // fires, so that after a join it is the handle that deletes: that runs the task's own code.
+  if ((let_go_.fetch_or(by_task, std::memory_order_acq_rel) & by_handle) == 0) {
+    ended.fire(1);
+    return;
+  }
   hand_over(take_error(), s);
   delete this;
 }
 
 void spawned_base::drop_handle() noexcept {
   if ((let_go_.fetch_or(by_handle, std::memory_order_acq_rel) & by_task) == 0) return;
+  ended.wait_until_fired();
   if (auto e = take_error()) hand_over(std::move(e), home_or_default(*home));
   delete this;
 }

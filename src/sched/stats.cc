@@ -33,8 +33,11 @@ processor_stats as_stats(const detail::live_scheduler::figures& f,
 
 runtime_stats runtime::stats() const {
   detail::live_scheduler& s = core_->scheduler;
+  s.refuse_if_lost();
   detail::engine& e = core_->timers->its_engine();
   runtime_stats all;
+  all.taken_from = core_->taken_from.load(std::memory_order_relaxed);
+  all.limits = core_->limits;
   const unsigned made = s.processors_made();
   for (unsigned p = 0; p < made; ++p) {
     const processor_stats one = as_stats(s.read(p), e.counts(p));

@@ -116,22 +116,23 @@ void live_scheduler::halt() noexcept {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   if (monitor_.joinable()) monitor_.join();
-  std::vector<std::thread::native_handle_type> ended;
-  {
-    std::lock_guard held(lock_);
-    for (const auto& w : workers_) {
-      if (w->ended.load(std::memory_order_acquire)) {
-        ended.push_back(w->thread.native_handle());
-      } else {
-        w->thread.detach();
-      }
-    }
-  }
-  // With no lock, and not for long: there may be thread_local objects of the user's.
+  // Those that have ended are joined with no lock held, and not for long: there may be thread_local
+  // objects of the user's.
   timespec limit{};
   ::clock_gettime(CLOCK_REALTIME, &limit);
   ++limit.tv_sec;
-  for (const auto thread : ended) {
+  for (std::size_t i = 0;; ++i) {
+    std::thread::native_handle_type thread{};
+    {
+      std::lock_guard held(lock_);
+      if (i >= workers_.size()) break;
+      worker& w = *workers_[i];
+      if (!w.ended.load(std::memory_order_acquire)) {
+        w.thread.detach();
+        continue;
+      }
+      thread = w.thread.native_handle();
+    }
     if (::pthread_timedjoin_np(thread, nullptr, &limit) != 0) ::pthread_detach(thread);
   }
 }
@@ -160,6 +161,7 @@ runnable* live_scheduler::take_leftover() noexcept {
 }
 
 void live_scheduler::set_processors(unsigned n) {
+  refuse_if_lost();
   check_number(n);
   std::lock_guard one_at_a_time(resize_lock_);
   engine_->grow(n);
@@ -455,6 +457,7 @@ live_scheduler::figures live_scheduler::read_foreign() const noexcept {
 }
 
 void live_scheduler::job_started(job& j) {
+  refuse_if_lost();
   job_list& list = list_of(j);
   std::lock_guard held(list.lock);
   j.prev_live = nullptr;

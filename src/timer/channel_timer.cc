@@ -18,9 +18,12 @@
 //  - A channel has a reference for its node, one for each receiver, and one for a ticker's handle.
 //    Whoever leaves only the first of them stops the timer, for nobody will receive from it again.
 //    (Not so a one-shot with a handle: that fires once in any case, and is cheaper for it.)
+//  - A channel closes when its timer's runtime ends: with the node, if that is destroyed while the
+//    runtime ends, else by a walk over all nodes after the last timer was taken off its queue.
 
 #include <timer/channel_timer.h>
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <optional>
@@ -227,17 +230,21 @@ void tick_taken(void* context) noexcept {
   }
 }
 
+/// Takes a reference, unless the node is being destroyed.
+bool try_share(timer_node& t) noexcept {
+  std::uint32_t refs = t.refs.load(std::memory_order_relaxed);
+  while (refs != 0 && !t.refs.compare_exchange_weak(refs, refs + 1)) {
+  }
+  return refs != 0;
+}
+
 /// The last receiver goes, and there is no handle, or that goes.
 void channel_unused(chan_base& c) noexcept {
   timer_node* t = nullptr;
   c.lock();
   if (c.hooks_context != nullptr) {
     t = static_cast<timer_node*>(c.hooks_context);
-    // It may be on its way out: then there is nothing to stop.
-    std::uint32_t refs = t->refs.load(std::memory_order_relaxed);
-    while (refs != 0 && !t->refs.compare_exchange_weak(refs, refs + 1)) {
-    }
-    if (refs == 0) t = nullptr;
+    if (!try_share(*t)) t = nullptr;  // there is nothing to stop
   }
   c.unlock();
   if (t == nullptr) return;
@@ -320,8 +327,18 @@ timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle
   return *t;
 }
 
+void close_channel_of(timer_node& t) noexcept {
+  // Not is_channel_timer(): the behaviour of a timer with a function may have been unloaded.
+  const timer_behaviour* const does = t.does.load(std::memory_order_acquire);
+  if (std::ranges::none_of(behaviours, [=](const auto& b) { return &b == does; })) return;
+  if (!try_share(t)) return;
+  chan_base::wake_all(payload(t).channel->close_in_silence());
+  clockwork::of(t).release(t);
+}
+
 void destroy_channel(timer_node& t) noexcept {
   channel_payload& p = payload(t);
+  if (clockwork::of(t).closing()) chan_base::wake_all(p.channel->close_in_silence());
   p.channel->lock();
   p.channel->hooks_context = nullptr;
   p.channel->unlock();

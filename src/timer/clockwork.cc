@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <timer/channel_timer.h>
+
 namespace verge::detail {
 
 namespace {
@@ -49,6 +51,10 @@ void clockwork::end(std::shared_ptr<void> keep, bool hold) noexcept {
   // queue decides. Who still took the engine for quick() may have neither: his timer is armed, for
   // nobody, until it is stopped with its handle.
   engine_->drain();
+  nodes_.for_each_live([this](void* memory) {
+    close_channel_of(
+        *reinterpret_cast<timer_node*>(static_cast<std::byte*>(memory) + layout_.timer_at));
+  });
   {
     std::lock_guard held(late);
     keep_ = std::move(keep);

@@ -72,7 +72,7 @@ class stepper final : public detail::scheduler {
     detail::runnable* r = queue_.front();
     queue_.pop_front();
     detail::job* const before = detail::current_job();  // of one that blocks, further down
-    r->run(*r);
+    detail::run_ready(*r);
     detail::set_current_job(before);
     return true;
   }

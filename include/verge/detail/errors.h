@@ -10,6 +10,8 @@ namespace verge::detail {
 [[noreturn]] void throw_cancelled();
 /// What an operation gives that had done a part of its work when its task was cancelled.
 std::error_code cancelled_error() noexcept;
+/// On a thread whose wait was ended by_deadlock.
+[[noreturn]] void throw_deadlock();
 [[noreturn]] void throw_send_on_closed();
 [[noreturn]] void throw_closed_twice();
 [[noreturn]] void throw_no_channel();

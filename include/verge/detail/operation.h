@@ -140,6 +140,12 @@ class wait_for {
       op_.withdraw();
       throw_cancelled();
     }
+    if constexpr (std::same_as<Waiter, thread_waiter>) {
+      if (winner == waiter::by_deadlock) [[unlikely]] {
+        op_.withdraw();
+        throw_deadlock();
+      }
+    }
     return op_.finish(winner);
   }
 
@@ -236,7 +242,7 @@ class operation_awaiter : private coroutine_waiter {
 /// Waits for an operation on the calling thread.
 template <operation Op, class... Args>
 decltype(auto) wait_on_thread(Args&&... args) {
-  thread_waiter waiter;
+  thread_waiter waiter(thread_waiter::on_deadlock::end_wait);
   wait_for<Op, thread_waiter> wait(current_job(), waiter, std::forward<Args>(args)...);
   wait.throw_if_cancelled();
   do {

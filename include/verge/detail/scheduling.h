@@ -31,6 +31,20 @@ class [[gnu::visibility("hidden")]] poller;
 class scheduler;
 class thread_waiter;
 
+/// The process in which something was made. The child of a fork has none of the threads that serve
+/// what was made before, and locks may be held there for ever.
+class process_mark {
+ public:
+  process_mark() noexcept;
+  /// Whether this is the child of a fork that happened since.
+  bool lost() const noexcept;
+  /// Throws std::logic_error if so. `what` is a noun: "runtime".
+  void refuse(const char* what) const;
+
+ private:
+  std::uint32_t forks_;
+};
+
 /// Something a worker can run: a coroutine to resume, a callback whose time has come.
 struct runnable {
   using run_fn = void (*)(runnable&) noexcept;
@@ -161,7 +175,10 @@ class scheduler {
   }
 
  private:
+  friend struct living_schedulers;
+
   std::atomic<std::uint32_t> visitors_{0};
+  scheduler* next_living_{nullptr};
 };
 
 /// A coroutine that waits. It lives in the awaiter, and so in the coroutine's frame.
@@ -239,7 +256,13 @@ class coroutine_waiter : public waiter, public runnable {
 /// A thread that waits.
 class thread_waiter : public waiter {
  public:
-  thread_waiter() noexcept : waiter(&wake_thread), scheduler_(current_scheduler()) {}
+  /// What becomes of a wait that can never end, which only a simulation finds out: the wait ends
+  /// by_deadlock and its owner throws, or the program stops.
+  enum class on_deadlock : std::uint8_t { stop_program, end_wait };
+
+  thread_waiter() noexcept : thread_waiter(on_deadlock::stop_program) {}
+  explicit thread_waiter(on_deadlock d) noexcept
+      : waiter(&wake_thread), scheduler_(current_scheduler()), on_deadlock_(d) {}
 
   /// Blocks until woken.
   void wait(const char* waiting_for) noexcept;
@@ -254,12 +277,14 @@ class thread_waiter : public waiter {
   void wait_in_kernel() noexcept;
   void wake_in_kernel() noexcept;
   bool woken() const noexcept { return word_.load(std::memory_order_acquire) != 0; }
+  bool may_end_by_deadlock() const noexcept { return on_deadlock_ == on_deadlock::end_wait; }
 
  private:
   static void wake_thread(waiter& w) noexcept;
 
   scheduler* scheduler_;
   std::atomic<std::uint32_t> word_{0};
+  on_deadlock on_deadlock_;
 };
 
 }  // namespace verge::detail

@@ -17,10 +17,13 @@
 ///
 /// Ground rules
 ///  - Two parties hold the record: the task while it runs, and the join_handle. Each sets its bit
-///    in `let_go_` as its last touch; the one who finds the other's bit set deletes the record.
+///    in `let_go_`; the one that finds the other's bit set deletes the record. The task sets its
+///    bit, and then fires `ended` as its last touch; a handle that finds the bit waits for that.
 ///  - The result belongs to the task until `ended` fires, then to whoever holds the handle.
-///  - The task's frames and its callable are destroyed before `ended` fires, so whoever has joined
-///    a task knows that nothing of it is left.
+///  - The task's frames and its callable are destroyed before `ended` fires. And it fires after the
+///    last instruction of the task's own code, that of templates which its types have instantiated
+///    included: the scheduler fires it, when what it has called has returned. So the code of a task
+///    that was joined may be unloaded.
 ///  - An exception that nobody took when the record goes is the runtime's to handle: that of its
 ///    home, or if the home is gone, that of the runtime on which the handle is dropped.
 namespace verge {
@@ -43,6 +46,10 @@ class spawned_base : public job, public runnable {
   /// For the handle.
   void drop_handle() noexcept;
   bool is_joined() const noexcept { return joined_; }
+  /// Throws std::logic_error if the task was started before a fork, and will not end here.
+  void refuse_if_lost() const {
+    if (!ended.fired()) made_in_.refuse("task");
+  }
   void set_joined() noexcept { joined_ = true; }
 
   /// Whether r is a task that has yet to begin.
@@ -65,16 +72,21 @@ class spawned_base : public job, public runnable {
   virtual void set_error(std::exception_ptr) noexcept = 0;
   virtual std::exception_ptr take_error() noexcept = 0;
 
-  /// The task has ended; the record may be gone when this returns.
+  /// The task has ended: the last call that its own code makes. The record may be deleted when
+  /// this returns.
   void finish() noexcept;
 
  private:
+  friend void run_ready(runnable& r) noexcept;
+
   static constexpr std::uint32_t by_task = 1;
   static constexpr std::uint32_t by_handle = 2;
 
   static void run_spawned(runnable& r) noexcept;
   void finish_cancelled() noexcept;
+  void complete() noexcept;
 
+  const process_mark made_in_;
   std::atomic<std::uint32_t> let_go_{0};
   bool joined_{false};  // the handle's
 };
@@ -186,6 +198,7 @@ class end_action {
 
   explicit end_action(const join_handle<T>& h) : record_(task_access::record_of(h)) {
     if (record_ == nullptr || record_->is_joined()) throw_nothing_to_join();
+    record_->refuse_if_lost();
   }
   bool start(waiter& w) noexcept {
     waiter_ = &w;

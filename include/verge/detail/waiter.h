@@ -27,6 +27,8 @@ class waiter {
   static constexpr std::uint32_t nobody = 0;
   static constexpr std::uint32_t by_cancellation = UINT32_MAX;
   static constexpr std::uint32_t by_owner = UINT32_MAX - 1;
+  /// In simulated time, nothing can ever end the wait.
+  static constexpr std::uint32_t by_deadlock = UINT32_MAX - 2;
   /// What is waited for may have come: the operation is to look, and maybe to wait again.
   static constexpr std::uint32_t by_hint = UINT32_MAX - 3;
 
@@ -80,6 +82,13 @@ class one_shot {
   bool fired() const noexcept {
     const auto word = word_.load(std::memory_order_acquire);
     return word == is_fired || word == is_firing;
+  }
+
+  /// For one that is about to fire, or fires: returns when that is done. Nothing but the memory of
+  /// a waiter is touched after that.
+  void wait_until_fired() const noexcept {
+    backoff patience;
+    while (word_.load(std::memory_order_acquire) != is_fired) patience.wait();
   }
 
   /// Registers w, or says false if the event has fired already.

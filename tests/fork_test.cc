@@ -1,0 +1,214 @@
+// What belongs to a runtime from before a fork refuses to be used in the child: its threads do not
+// exist there. Each refusal is immediate; a child that blocks instead is ended by an alarm.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <verge/chan.h>
+#include <verge/runtime.h>
+#include <verge/simulation.h>
+#include <verge/task.h>
+#include <verge/time.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <support/patience.h>
+#include <support/scale.h>
+
+// A child of a program with threads is the subject here; the sanitizer would end it.
+extern "C" const char* __tsan_default_options();  // NOLINT(bugprone-reserved-identifier)
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+
+namespace verge {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+
+/// Runs `child` in the child of a fork and returns its exit code, or 1000 + the signal.
+template <class F>
+int in_child(F child) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::alarm(60);
+    child();
+    std::_Exit(98);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/// The same after a second fork, with a session of its own: what daemon(3) does, and daemons do
+/// after it.
+template <class F>
+int in_daemon(F child) {
+  return in_child([&] {
+    ::setsid();
+    std::_Exit(in_child(child));
+  });
+}
+
+/// Whether f throws the std::logic_error that a lost runtime throws.
+template <class F>
+bool refuses(F f) {
+  try {
+    f();
+  } catch (const std::logic_error& e) {
+    return std::string(e.what()).find("started before a fork") != std::string::npos;
+  }
+  return false;
+}
+
+/// A fork in a process whose other threads run: their locks are in any state.
+class fork_of_a_running_runtime : public testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "a thread that is not there in the child may hold this sanitizer's locks";
+#endif
+  }
+  static int rounds() { return test::scale(40, 10); }
+
+  /// Keeps the workers of rt and its locks busy.
+  static void make_busy(runtime& rt) {
+    rt.run([] {
+      for (int i = 0; i < 4; ++i) {
+        every(100us, [] {
+          const auto t = after_func(1ms, [] {});
+          go([] {}).detach();
+        }).detach();
+      }
+    });
+  }
+};
+
+TEST_F(fork_of_a_running_runtime, run_and_spawn_throw_in_the_child_every_time) {
+  runtime rt({.processors = 2});
+  make_busy(rt);
+  for (int i = 0; i < rounds(); ++i) {
+    const auto use = [&] {
+      if (!refuses([&] { rt.run([] {}); })) std::_Exit(10);
+      if (!refuses([&] { rt.run([]() -> task<> { co_return; }); })) std::_Exit(11);
+      if (!refuses([&] { rt.spawn([] {}).detach(); })) std::_Exit(12);
+      if (!refuses([&] { rt.set_processors(3); })) std::_Exit(13);
+      if (!refuses([&] { static_cast<void>(rt.stats()); })) std::_Exit(14);
+      std::_Exit(20);
+    };
+    ASSERT_EQ(in_child(use), 20);
+    ASSERT_EQ(in_daemon(use), 20);
+  }
+}
+
+TEST_F(fork_of_a_running_runtime, a_kept_reference_to_the_default_runtime_throws_in_the_child) {
+  runtime& kept = default_runtime();
+  make_busy(kept);
+  for (int i = 0; i < rounds(); ++i) {
+    const auto use = [&] {
+      if (!refuses([&] { kept.run([] {}); })) std::_Exit(10);
+      if (!refuses([&] { kept.spawn([] {}).detach(); })) std::_Exit(11);
+      std::_Exit(20);
+    };
+    ASSERT_EQ(in_child(use), 20);
+    ASSERT_EQ(in_daemon(use), 20);
+  }
+}
+
+TEST_F(fork_of_a_running_runtime, a_task_of_before_cannot_be_joined_unless_it_has_ended) {
+  runtime rt({.processors = 2});
+  make_busy(rt);
+  const chan<int> never(0);
+  auto plain = rt.spawn([never] { never.recv(); });
+  auto suspended = rt.spawn([never]() -> task<> { co_await verge::recv(never); });
+  auto ended = rt.spawn([] { return 7; });
+  ASSERT_TRUE(eventually([&] { return ended.done(); }));
+  for (int i = 0; i < rounds(); ++i) {
+    const int code = in_child([&] {
+      if (!refuses([&] { plain.join(); })) std::_Exit(10);
+      if (!refuses([&] { suspended.join(); })) std::_Exit(11);
+      suspended.cancel();  // returns, and wakes nothing
+      if (ended.join() != 7) std::_Exit(12);
+      { const auto dropped = std::move(plain); }
+      std::_Exit(20);
+    });
+    EXPECT_EQ(code, 20);
+    if (code != 20) break;
+  }
+  never.send(1);
+  suspended.cancel();
+  plain.join();
+  EXPECT_THROW(suspended.join(), cancelled);
+}
+
+/// The child hands a value to a coroutine that waits for it, and that no thread will resume.
+TEST_F(fork_of_a_running_runtime, a_send_to_a_task_of_before_returns_in_the_child) {
+  runtime rt({.processors = 2});
+  make_busy(rt);
+  const chan<int> c(0);
+  std::atomic<int> received{0};
+  auto receives = rt.spawn([&]() -> task<> { received = *co_await verge::recv(c); });
+  for (int i = 0; i < rounds(); ++i) {
+    const int code = in_child([&] {
+      static_cast<void>(c.try_send(1));
+      std::_Exit(20);
+    });
+    EXPECT_EQ(code, 20);
+    if (code != 20) break;
+  }
+  c.send(2);
+  receives.join();
+  EXPECT_EQ(received, 2);
+}
+
+TEST_F(fork_of_a_running_runtime, blocking_just_calls_in_a_child_forked_by_a_task) {
+  runtime rt({.processors = 2});
+  make_busy(rt);
+  EXPECT_EQ(rt.run([&] {
+    return in_child([&] {
+      if (blocking([] { return 3; }) != 3) std::_Exit(10);
+      if (!refuses([&] { rt.run([] {}); })) std::_Exit(11);
+      std::_Exit(20);
+    });
+  }),
+            20);
+}
+
+TEST_F(fork_of_a_running_runtime, a_simulation_throws_in_the_child) {
+  simulation sim;
+  sim.run([]() -> task<> { co_await verge::sleep(1h); });
+  EXPECT_EQ(in_child([&] {
+              if (!refuses([&] { sim.thread([] {}).detach(); })) std::_Exit(10);
+              if (!refuses([&] { sim.run([] {}); })) std::_Exit(11);
+              if (!refuses([&] { sim.run_for(1s); })) std::_Exit(12);
+              std::_Exit(20);
+            }),
+            20);
+}
+
+/// The right order: first become a daemon, then start a runtime.
+TEST(a_daemon, that_starts_its_runtime_after_the_fork_works) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "sanitizers take no new threads, or no leaks, in the child of a fork";
+#endif
+  for (int i = 0; i < test::scale(10, 3); ++i) {
+    EXPECT_EQ(in_daemon([] {
+                runtime rt({.processors = 2});
+                const int got = rt.run([]() -> task<int> {
+                  co_await verge::sleep(1ms);
+                  co_return 20;
+                });
+                if (default_runtime().run([] { return 1; }) != 1) std::_Exit(10);
+                std::_Exit(got);
+              }),
+              20);
+  }
+}
+
+}  // namespace
+}  // namespace verge

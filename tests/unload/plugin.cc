@@ -1,0 +1,100 @@
+// The code that unload_test.cc loads, runs on a runtime and unloads: tasks and callbacks of every
+// kind. run_in_plugin() returns when it has joined or destroyed all of them.
+
+#include <unistd.h>
+#include <verge/chan.h>
+#include <verge/fd.h>
+#include <verge/runtime.h>
+#include <verge/task.h>
+#include <verge/time.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+verge::task<int> child(int n) {
+  co_await verge::yield();
+  co_return n + 1;
+}
+
+void join_a_call(verge::runtime& rt) {
+  rt.spawn([s = std::string(100, 'x')] { return s.size(); }).join();
+}
+
+void join_a_coroutine(verge::runtime& rt) {
+  rt.spawn(
+        [](std::string s) -> verge::task<std::string> { co_return s + s; }(std::string(100, 'x')))
+      .join();
+}
+
+void join_a_coroutine_that_waits(verge::runtime& rt) {
+  rt.spawn([n = 1]() -> verge::task<int> {
+      co_await verge::sleep(1us);
+      co_return co_await child(n);
+    }).join();
+}
+
+void join_a_coroutine_that_reads(verge::runtime& rt) {
+  rt.run([]() -> verge::task<> {
+    auto [ends, error] = verge::make_pipe();
+    auto reads = verge::go([from = std::move(ends.from)]() mutable -> verge::task<std::size_t> {
+      std::array<char, 8> bytes{};
+      const auto [n, why] = co_await from.read_some(bytes);
+      co_return n;
+    });
+    co_await verge::yield();
+    co_await ends.to.write_all("x");
+    co_await reads;
+  });
+}
+
+void join_a_task_that_is_cancelled(verge::runtime& rt) {
+  auto h = rt.spawn([]() -> verge::task<> { co_await verge::sleep(10s); });
+  h.cancel();
+  try {
+    h.join();
+  } catch (const verge::cancelled&) {
+  }
+}
+
+void join_a_task_by_a_task(verge::runtime& rt) {
+  rt.run([]() -> verge::task<> {
+    auto a = verge::go(child(1));
+    auto b = verge::go([] { return std::string(100, 'y'); });
+    co_await a;
+    co_await b;
+  });
+}
+
+void destroy_a_timer_that_fires(verge::runtime& rt) {
+  std::atomic<int> calls{0};
+  verge::timer small;
+  verge::timer large;
+  verge::ticker again;
+  rt.run([&] {
+    small = verge::after_func(0s, [&] { ++calls; });
+    large = verge::after_func(0s, [&, s = std::make_shared<std::string>(100, 'z')] { ++calls; });
+    again = verge::every(1us, [&] { ++calls; });
+  });
+  while (calls == 0) ::usleep(1);
+  // They fire, run or have run: their handles wait for what runs.
+}
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] void run_in_plugin(verge::runtime& rt, int kind) {
+  constexpr std::array kinds{&join_a_call,
+                             &join_a_coroutine,
+                             &join_a_coroutine_that_waits,
+                             &join_a_coroutine_that_reads,
+                             &join_a_task_that_is_cancelled,
+                             &join_a_task_by_a_task,
+                             &destroy_a_timer_that_fires};
+  kinds.at(static_cast<std::size_t>(kind))(rt);
+}
