@@ -1,0 +1,139 @@
+#include "conversation.h"
+
+#include <verge/clock.h>
+#include <verge/under.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace http {
+
+conversation::conversation(const server_options& options, const handler& h, memory_budget& budget,
+                           verge::tcp_conn& conn)
+    : options_(options),
+      handler_(h),
+      conn_(conn),
+      share_(budget, server::bytes_per_connection),
+      parser_(options_.limit, &share_) {}
+
+verge::task<> conversation::run(verge::context ctx) {
+  for (;;) {
+    set_read_deadline();
+    verge::io_result got;
+    if (parser_.inside())
+      got = co_await conn_.read_some(in_);
+    else
+      got = co_await verge::under(ctx, conn_.read_some(in_));
+
+    if (got.error == verge::net_errc::deadline_exceeded && parser_.inside()) {
+      refuse(408);
+      co_return co_await say_goodbye();
+    }
+    if (got.error == verge::net_errc::end_of_stream) {
+      if (parser_.inside()) refuse(400, "half a request");
+      co_return co_await say_goodbye();
+    }
+    if (got.error) co_return;
+
+    for (std::string_view rest(in_.data(), got.bytes); !rest.empty();) {
+      if (!take(rest, !ctx.err())) co_return co_await say_goodbye();
+      if (!has_much_to_send()) continue;
+      if (!co_await send()) co_return;
+    }
+    if (out_.empty()) continue;
+    if (!co_await send()) co_return;
+  }
+}
+
+/// Set once for every wait for a request, and once for every request. What comes in between - empty
+/// lines, or further bytes of a request - does not put it off.
+void conversation::set_read_deadline() {
+  const auto wanted = parser_.inside() ? deadline::request : deadline::idle;
+  if (std::exchange(read_deadline_, wanted) == wanted) return;
+  conn_.set_read_deadline(verge::clock::now() +
+                          (wanted == deadline::idle ? options_.idle : options_.request));
+}
+
+/// Takes what belongs to one request, and adds what there is to say to what is to be sent. False if
+/// that is the last of this connection.
+bool conversation::take(std::string_view& received, bool may_stay) {
+  const auto [used, what] = parser_.feed(received);
+  received.remove_prefix(used);
+  switch (what) {
+    case step::more:
+      return true;
+    case step::expects_continue:
+      out_.append("HTTP/1.1 100 Continue\r\n\r\n");
+      return true;
+    case step::failed:
+      return refuse(parser_.status(), parser_.reason());
+    case step::complete:
+      break;
+  }
+  response r = ask_handler();
+  const connection c = connection_after(parser_.current(), may_stay && r.status != 500);
+  const bool with_body = parser_.current().method() != "HEAD";
+  parser_.next();
+  read_deadline_ = deadline::none;
+  return answer(std::move(r), c, with_body);
+}
+
+response conversation::ask_handler() const {
+  try {
+    return handler_(parser_.current());
+  } catch (...) {
+    return error_response(500);
+  }
+}
+
+bool conversation::refuse(int status, std::string_view reason) {
+  return answer(error_response(status, reason), connection::closes, true);
+}
+
+bool conversation::answer(response r, connection c, bool with_body) {
+  const std::size_t bytes = out_.size() + r.body.size();
+  if (bytes > server::bytes_per_connection / 2 && !share_.hold(memory_share::answer, bytes)) {
+    r = error_response(503, "out of memory for answers");
+    c = connection::closes;
+  }
+  write_head(out_, r, c);
+  if (with_body && r.body.size() < many_)
+    out_.append(r.body);
+  else if (with_body)
+    body_ = std::move(r.body);
+  return c != connection::closes;
+}
+
+/// Sends what there is, and gives back the memory.
+verge::task<bool> conversation::send() {
+  bool sent = co_await send(out_);
+  if (sent) sent = co_await send(body_);
+  std::string().swap(out_);
+  std::string().swap(body_);
+  share_.hold(memory_share::answer, 0);
+  co_return sent;
+}
+
+/// The deadline begins here and is put off whenever the client has taken something.
+verge::task<bool> conversation::send(std::string_view text) {
+  while (!text.empty()) {
+    conn_.set_write_deadline(verge::clock::now() + options_.write);
+    const auto [bytes, error] = co_await conn_.write_some(text);
+    if (error) co_return false;
+    text.remove_prefix(bytes);
+  }
+  co_return true;
+}
+
+/// Closing a socket with unread bytes in it resets the connection, and the client may never see
+/// what was written last. So that is sent, and then the rest is read, for a while.
+verge::task<> conversation::say_goodbye() {
+  const bool sent = co_await send();
+  if (!sent || conn_.shutdown_write()) co_return;
+  conn_.set_read_deadline(verge::clock::now() +
+                          std::min(options_.idle, std::chrono::milliseconds(1000)));
+  while (co_await conn_.read_some(in_)) {
+  }
+}
+
+}  // namespace http
