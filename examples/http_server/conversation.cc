@@ -41,6 +41,15 @@ verge::task<> conversation::run(verge::context ctx) {
       if (!co_await send()) co_return;
     }
     if (out_.empty()) continue;
+    // Nearly always the kernel takes all of it at once, and there is nothing to call a task for.
+    set_write_deadline();
+    const auto sent = co_await conn_.write_some(out_);
+    if (sent.error) co_return;
+    if (sent.bytes == out_.size()) {
+      free_what_was_sent();
+      continue;
+    }
+    out_.erase(0, sent.bytes);
     if (!co_await send()) co_return;
   }
 }
@@ -96,33 +105,39 @@ bool conversation::answer(response r, connection c, bool with_body) {
     r = error_response(503, "out of memory for answers");
     c = connection::closes;
   }
+  constexpr std::size_t head = 256;  // more than most of them have, so that memory is taken once
+  const bool copied = with_body && r.body.size() < many_;
+  if (out_.empty()) out_.reserve(head + (copied ? r.body.size() : 0));
   write_head(out_, r, c);
-  if (with_body && r.body.size() < many_)
+  if (copied)
     out_.append(r.body);
   else if (with_body)
     body_ = std::move(r.body);
   return c != connection::closes;
 }
 
-/// Sends what there is, and gives back the memory.
+/// Begins with the answer, and is put off whenever the client has taken some of it.
+void conversation::set_write_deadline() {
+  conn_.set_write_deadline(verge::clock::now() + options_.write);
+}
+
 verge::task<bool> conversation::send() {
-  bool sent = co_await send(out_);
-  if (sent) sent = co_await send(body_);
+  for (std::string_view rest : {std::string_view(out_), std::string_view(body_)}) {
+    while (!rest.empty()) {
+      set_write_deadline();
+      const auto [bytes, error] = co_await conn_.write_some(rest);
+      if (error) co_return false;
+      rest.remove_prefix(bytes);
+    }
+  }
+  free_what_was_sent();
+  co_return true;
+}
+
+void conversation::free_what_was_sent() noexcept {
   std::string().swap(out_);
   std::string().swap(body_);
   share_.hold(memory_share::answer, 0);
-  co_return sent;
-}
-
-/// The deadline begins here and is put off whenever the client has taken something.
-verge::task<bool> conversation::send(std::string_view text) {
-  while (!text.empty()) {
-    conn_.set_write_deadline(verge::clock::now() + options_.write);
-    const auto [bytes, error] = co_await conn_.write_some(text);
-    if (error) co_return false;
-    text.remove_prefix(bytes);
-  }
-  co_return true;
 }
 
 /// Closing a socket with unread bytes in it resets the connection, and the client may never see

@@ -31,8 +31,9 @@ class conversation {
   response ask_handler() const;
   bool refuse(int status, std::string_view reason = {});
   bool has_much_to_send() const noexcept { return out_.size() >= many_ || !body_.empty(); }
+  void set_write_deadline();
   verge::task<bool> send();
-  verge::task<bool> send(std::string_view text);
+  void free_what_was_sent() noexcept;
   verge::task<> say_goodbye();
 
   /// Answers that come together are sent together, up to so many bytes. A body of so many is sent

@@ -13,10 +13,10 @@ namespace {
 
 namespace beast = boost::beast::http;
 using boost::beast::error_code;
-using text = boost::beast::string_view;
+using beast_text = boost::beast::string_view;
 using namespace std::string_view_literals;
 
-std::string_view of(text t) noexcept { return {t.data(), t.size()}; }
+std::string_view of(beast_text t) noexcept { return {t.data(), t.size()}; }
 
 constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
@@ -111,14 +111,14 @@ class request_parser::engine final : public beast::basic_parser<true> {
     error = beast::error::bad_value;
   }
 
-  void on_request_impl(beast::verb /*verb*/, text method, text /*target*/, int version,
+  void on_request_impl(beast::verb /*verb*/, beast_text method, beast_text /*target*/, int version,
                        error_code& error) override {
     owner_.request_.version_ = version;
     if (!is_method(of(method))) return refuse(400, "bad method", error);
     if (method == "CONNECT") return refuse(501, "this is no proxy", error);
   }
 
-  void on_field_impl(beast::field name, text, text value, error_code& error) override {
+  void on_field_impl(beast::field name, beast_text, beast_text value, error_code& error) override {
     if (++fields_ > owner_.limits_.headers) return refuse(431, "too many headers", error);
     if (is_header_done()) return;  // a trailer, which changes nothing
     switch (name) {
@@ -126,6 +126,7 @@ class request_parser::engine final : public beast::basic_parser<true> {
         if (has_host_) return refuse(400, "two Host headers", error);
         if (!is_authority(of(value))) return refuse(400, "bad Host", error);
         has_host_ = true;
+        owner_.request_.host_ = of(value);
         break;
       case beast::field::content_length:
         if (has_length_) return refuse(400, "two Content-Length headers", error);
@@ -140,7 +141,7 @@ class request_parser::engine final : public beast::basic_parser<true> {
         has_encoding_ = true;
         break;
       case beast::field::connection:
-        for (const text token : beast::token_list(value)) {
+        for (const beast_text token : beast::token_list(value)) {
           if (same_name(of(token), "close")) close_ = true;
           if (same_name(of(token), "keep-alive")) keep_ = true;
         }
@@ -159,18 +160,20 @@ class request_parser::engine final : public beast::basic_parser<true> {
   }
 
   void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
-  std::size_t on_body_impl(text piece, error_code& error) override {
+  std::size_t on_body_impl(beast_text piece, error_code& error) override {
     if (!owner_.add_body(of(piece))) error = beast::error::bad_value;
     return piece.size();
   }
-  void on_chunk_header_impl(std::uint64_t size, text, error_code&) override { chunk_left_ = size; }
-  std::size_t on_chunk_body_impl(std::uint64_t, text piece, error_code& error) override {
+  void on_chunk_header_impl(std::uint64_t size, beast_text, error_code&) override {
+    chunk_left_ = size;
+  }
+  std::size_t on_chunk_body_impl(std::uint64_t, beast_text piece, error_code& error) override {
     chunk_left_ -= piece.size();
     chunk_ended = chunk_left_ == 0;
     return on_body_impl(piece, error);
   }
   void on_finish_impl(error_code&) override {}
-  void on_response_impl(int, text, int, error_code&) override {}
+  void on_response_impl(int, beast_text, int, error_code&) override {}
 
   request_parser& owner_;
   std::uint64_t chunk_left_{0};
@@ -207,6 +210,7 @@ void request_parser::next() noexcept {
   std::string().swap(request_.body_);
   std::string().swap(chunk_lines_);
   if (share_ != nullptr) share_->hold(memory_share::request, 0);
+  request_.host_ = {};
   line_bytes_ = 0;
   stage_ = stage::between;
 }
@@ -301,7 +305,7 @@ bool request_parser::read_target() {
   }
   request_.path_ = parts->path;
   request_.query_ = parts->query;
-  request_.host_ = parts->authority.empty() ? request_.header("host") : parts->authority;
+  if (!parts->authority.empty()) request_.host_ = parts->authority;
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "request_syntax.h"
 
 #include <algorithm>
+#include <array>
 
 namespace http {
 
@@ -28,13 +29,21 @@ bool has_good_escapes(std::string_view text) noexcept {
   return true;
 }
 
-/// A name by RFC 3986: unreserved characters, sub-delims and escapes.
+/// The characters of a name by RFC 3986: unreserved, sub-delims, and "%" of escapes.
+constexpr auto name_characters = [] {
+  std::array<bool, 256> table{};
+  for (int c = 0; c < 128; ++c)
+    table[static_cast<std::size_t>(c)] =
+        is_letter(static_cast<char>(c)) || is_digit(static_cast<char>(c));
+  for (const char c : std::string_view("-._~!$&'()*+,;=%"))
+    table[static_cast<unsigned char>(c)] = true;
+  return table;
+}();
+
 bool is_name(std::string_view text) noexcept {
-  constexpr std::string_view others = "-._~!$&'()*+,;=%";
-  return !text.empty() && has_good_escapes(text) &&
-         std::all_of(text.begin(), text.end(), [&](char c) {
-           return is_letter(c) || is_digit(c) || others.find(c) != others.npos;
-         });
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return name_characters[static_cast<unsigned char>(c)];
+  }) && has_good_escapes(text);
 }
 
 /// What stands between the brackets of an IPv6 address, by its characters.

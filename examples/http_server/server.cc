@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "conversation.h"
@@ -19,13 +20,17 @@ server::server(const server_options& options, handler h)
       budget_(options_.memory) {}
 
 verge::task<> server::serve(verge::context ctx) {
+  std::exception_ptr failure;
   try {
     co_await accept_all(ctx);
   } catch (const verge::context_error&) {
     // it is to end
+  } catch (...) {
+    failure = std::current_exception();
   }
   listener_.close();
-  if (--busy_ > 0) co_await verge::recv(all_ended_);
+  if (--busy_ > 0) co_await verge::recv(all_ended_);  // they refer to this object
+  if (failure) std::rethrow_exception(failure);
 }
 
 verge::task<> server::accept_all(verge::context ctx) {
@@ -37,20 +42,30 @@ verge::task<> server::accept_all(verge::context ctx) {
       co_await verge::under(ctx, verge::recv(room_));
     auto [conn, error] = co_await verge::under(ctx, listener_.accept());
     if (ctx.err() || error == verge::net_errc::closed) co_return;
-    if (error) {
-      // It may be over at once, or never: the server goes on, and does not spin.
-      log("accept: " + error.message() + "; trying again in " + std::to_string(pause.count()) +
-          " ms");
-      co_await verge::under(ctx, verge::sleep(pause));
-      pause = std::min(2 * pause, longest);
+    if (!error) error = start(std::move(conn), ctx);
+    if (!error) {
+      pause = shortest;
       continue;
     }
-    pause = shortest;
-    ++connections_;
-    ++busy_;
+    // It may be over at once, or never: the server goes on, and does not spin.
+    log("accept: " + error.message() + "; trying again in " + std::to_string(pause.count()) +
+        " ms");
+    co_await verge::under(ctx, verge::sleep(pause));
+    pause = std::min(2 * pause, longest);
+  }
+}
+
+std::error_code server::start(verge::tcp_conn conn, const verge::context& ctx) noexcept {
+  ++connections_;
+  ++busy_;
+  try {
     verge::go([this, ctx, c = std::move(conn)]() mutable {
       return attend(std::move(c), ctx);
     }).detach();
+    return {};
+  } catch (const std::bad_alloc&) {
+    one_less();
+    return std::make_error_code(std::errc::not_enough_memory);
   }
 }
 

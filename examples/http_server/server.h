@@ -27,6 +27,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "memory_budget.h"
 #include "request_parser.h"
@@ -72,6 +73,7 @@ class server {
 
  private:
   verge::task<> accept_all(verge::context ctx);
+  std::error_code start(verge::tcp_conn conn, const verge::context& ctx) noexcept;
   verge::task<> attend(verge::tcp_conn conn, verge::context ctx);
   void one_less() noexcept;
   void log(const std::string& line) const;

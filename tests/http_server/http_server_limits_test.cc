@@ -77,24 +77,6 @@ TEST(http_server, gives_back_the_buffers_of_connections_that_are_idle) {
   }
 }
 
-TEST(http_server, gives_memory_back_to_the_system_after_a_rush) {
-  http_server_process s({"--idle", "600000"});
-  const std::string body(1 << 20, 'a');
-  const std::size_t kilobytes = s.kilobytes();
-  std::vector<client> all;
-  for (int i = 0; i < 50; ++i) all.emplace_back(s.port());
-  // All of them at once: each has sent its request but for the last byte.
-  const std::string request = post(body);
-  for (const client& c : all)
-    ASSERT_TRUE(c.send(std::string_view(request).substr(0, request.size() - 1)));
-  ASSERT_TRUE(eventually([&] { return s.kilobytes() > kilobytes + 50 * 1000; })) << s.kilobytes();
-  for (const client& c : all) ASSERT_TRUE(c.send("a"));
-  for (const client& c : all) ASSERT_GT(answer_of(c).size(), body.size());
-  if (!is_sanitized) {
-    EXPECT_TRUE(eventually([&] { return s.kilobytes() < kilobytes + 15'000; })) << s.kilobytes();
-  }
-}
-
 TEST(http_server, counts_what_its_buffers_take) {
   server_in_process s({}, &echo);
   constexpr std::size_t idle = http::server::bytes_per_connection;
