@@ -1,7 +1,8 @@
 // A server that sends back what it gets, with a deadline on every connection. With a port as its
-// argument it serves there until it is stopped; without one it tries itself out, and a client that
-// says nothing is cut off.
+// argument, or 0 for one that the system chooses, it serves there until it is stopped; without one
+// it tries itself out, and a client that says nothing is cut off.
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -28,8 +29,18 @@ verge::task<> echo(verge::tcp_conn conn, std::chrono::nanoseconds patience) {
 }
 
 verge::task<> serve(verge::tcp_listener& listener, std::chrono::nanoseconds patience) {
-  while (auto conn = co_await listener.accept()) {
-    verge::go(echo, std::move(*conn), patience).detach();
+  std::chrono::milliseconds pause = 5ms;
+  for (;;) {
+    auto [conn, error] = co_await listener.accept();
+    if (error == verge::net_errc::closed) co_return;
+    if (error) {  // it may be over at once, or never: go on, and do not spin
+      std::fprintf(stderr, "accept: %s\n", error.message().c_str());
+      co_await verge::sleep(pause);
+      pause = std::min<std::chrono::milliseconds>(2 * pause, 1s);
+      continue;
+    }
+    pause = 5ms;
+    verge::go(echo, std::move(conn), patience).detach();
   }
 }
 
@@ -56,6 +67,8 @@ verge::task<> try_out() {
 
 verge::task<> serve_for_ever(std::uint16_t port) {
   auto listener = verge::tcp_listener::listen(verge::endpoint::any_v6(port)).or_throw();
+  std::printf("listening on %s\n", listener.local().or_throw().to_string().c_str());
+  std::fflush(stdout);
   co_await serve(listener, 30s);
 }
 
@@ -67,7 +80,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   const int port = std::atoi(argv[1]);
-  if (port < 1 || port > 65535) {
+  if (port < 0 || port > 65535) {
     std::fprintf(stderr, "usage: echo_server [PORT], and '%s' is no port\n", argv[1]);
     return 2;
   }

@@ -31,6 +31,9 @@ constexpr const char* usage = R"(usage: http_server [OPTIONS]
   --engine NAME    how timers are kept
   --idle MS        close a connection after so long without a request; 60000
   --request MS     how long a request may take to arrive; 10000
+  --write MS       close a connection that takes none of an answer for so long; 60000
+  --connections N  how many may be open at once; others wait in the kernel; 16384
+  --memory MB      for the buffers of all connections; 503 beyond that; 512
   --help           this text
 
 GET / says hello, POST /echo gives the body back. SIGTERM ends it in good order.
@@ -74,6 +77,12 @@ settings parse(int count, char** words) {
       s.server.idle = milliseconds(number(option, value, day));
     } else if (option == "--request") {
       s.server.request = milliseconds(number(option, value, day));
+    } else if (option == "--write") {
+      s.server.write = milliseconds(number(option, value, day));
+    } else if (option == "--connections") {
+      s.server.connections = number(option, value, 1'000'000);
+    } else if (option == "--memory") {
+      s.server.memory = std::size_t{number(option, value, 1 << 20)} << 20;
     } else {
       throw std::invalid_argument("there is no option '" + std::string(option) + "'; see --help");
     }
@@ -82,8 +91,14 @@ settings parse(int count, char** words) {
 }
 
 http::response answer(const http::request& r) {
-  if (r.target() == "/") return {.body = "Hello, World!"};
-  if (r.target() == "/echo") return {.body = std::string(r.body())};
+  if (r.path() == "/") {
+    if (r.method() == "GET" || r.method() == "HEAD") return {.body = "Hello, World!"};
+    return {.status = 405, .headers = "Allow: GET, HEAD\r\n", .body = "/ can be read\n"};
+  }
+  if (r.path() == "/echo") {
+    if (r.method() == "POST") return {.body = std::string(r.body())};
+    return {.status = 405, .headers = "Allow: POST\r\n", .body = "/echo wants a body\n"};
+  }
   return {.status = 404, .body = "there is / and /echo\n"};
 }
 

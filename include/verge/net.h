@@ -29,7 +29,14 @@
 ///
 ///   verge::task<> serve() {
 ///     auto listener = verge::tcp_listener::listen(verge::endpoint::any(7)).or_throw();
-///     while (auto conn = co_await listener.accept()) verge::go(echo, std::move(*conn)).detach();
+///     for (;;) {
+///       auto [conn, error] = co_await listener.accept();
+///       if (error == verge::net_errc::closed) co_return;
+///       if (error)
+///         co_await verge::sleep(100ms);                           // say so, and do not spin
+///       else
+///         verge::go(echo, std::move(conn)).detach();
+///     }
 ///   }
 ///
 /// All of it works on plain threads too, with `.wait()` in place of `co_await`. Errors are
@@ -99,7 +106,9 @@ class tcp_listener : public descriptor {
 
   /// The next connection. It belongs to the runtime that the listener belongs to. When the process
   /// is out of descriptors it waits and tries again, a little less often each time; the connection
-  /// waits in the kernel. Given up, it has accepted none.
+  /// waits in the kernel. Any other error than net_errc::closed may be over at the next call, or
+  /// come back at once with every call: a server logs it, waits, and goes on. Given up, it has
+  /// accepted none.
   detail::io_operation<detail::accept_into<tcp_conn>> accept() noexcept {
     return detail::io_operation<detail::accept_into<tcp_conn>>({get()});
   }

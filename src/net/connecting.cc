@@ -19,6 +19,8 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t first_back_off = 2 * ms;
 constexpr std::int64_t longest_back_off = 200 * ms;
+/// So many errors of single connections in a row are not such errors, whatever their number says.
+constexpr int most_in_a_row = 16;
 
 bool is_exhaustion(int code) noexcept {
   return code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
@@ -52,7 +54,7 @@ accept_action::accept_action(descriptor* listener) noexcept
 bool accept_action::attempt(io_action& a, descriptor& d) noexcept {
   auto& self = static_cast<accept_action&>(a);
   self.exhausted_ = false;
-  for (;;) {
+  for (int failed = 0;; ++failed) {
     const int fd = ::accept4(d.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
       auto [accepted, error] = adopt_socket(fd, d.kind(), d.home());
@@ -62,12 +64,13 @@ bool accept_action::attempt(io_action& a, descriptor& d) noexcept {
     }
     const int code = errno;
     if (would_block(code)) return false;
-    if (is_exhaustion(code)) {
+    // A listener that is not one says EOPNOTSUPP too, and is not made here.
+    const bool of_one = is_of_one_connection(code);
+    if (of_one && failed + 1 < most_in_a_row) continue;
+    if (of_one || is_exhaustion(code)) {
       self.exhausted_ = true;
       return false;
     }
-    // A listener that is not one says EOPNOTSUPP too, and is not made here.
-    if (is_of_one_connection(code)) continue;
     self.error_ = system_error_code(code);
     return true;
   }

@@ -59,6 +59,13 @@ case ${1:?which case} in
     called 'ctest --preset release' || fail "it did not go on to the tests"
     ;;
 
+  names_a_missing_package_once)
+    # The tests want it for the example server, and for the benchmarks.
+    stand_in dpkg-query 'printf "installed %s\n" "${@:3}" | grep -vE " libboost-dev$"; exit 1'
+    dev_test root || fail "it failed"
+    said 'installing what is missing: libboost-dev$' || fail "it did not name it once"
+    ;;
+
   fetches_lists_that_are_missing)
     stand_in apt-cache 'exit 100'
     dev_test root || fail "it failed"

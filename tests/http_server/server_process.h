@@ -1,14 +1,10 @@
 // The example server as a process of its own, and clients for it.
 #pragma once
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,27 +21,37 @@
 #include <utility>
 #include <vector>
 
-#include <support/patience.h>
-
 namespace verge::test {
 
-/// Runs VERGE_HTTP_SERVER with these options. When it goes the server is asked to end, and must.
+struct process_options {
+  std::string program;
+  std::vector<std::string> arguments{};
+  std::vector<std::pair<std::string, std::string>> environment{};
+  int exit_status{0};         ///< see end()
+  rlim_t descriptors{0};      ///< how many it may have, if not 0
+  std::string errors_into{};  ///< a file
+};
+
+/// Runs a server that says where it listens. When this is destroyed the server is asked to end, and
+/// must.
 class server_process {
  public:
-  explicit server_process(std::vector<std::string> options, rlim_t descriptors = 0) {
-    options.insert(options.begin(), {VERGE_HTTP_SERVER, "--port", "0"});
+  explicit server_process(process_options o) : exit_status_(o.exit_status) {
     std::array<int, 2> pipe_ends{};
     if (::pipe2(pipe_ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
-    std::vector<char*> words;
-    for (std::string& o : options) words.push_back(o.data());
+    std::vector<char*> words{o.program.data()};
+    for (std::string& a : o.arguments) words.push_back(a.data());
     words.push_back(nullptr);
     pid_ = ::fork();
     if (pid_ == 0) {
-      if (descriptors != 0) {
-        const rlimit limit{descriptors, descriptors};
+      for (const auto& [name, value] : o.environment) ::setenv(name.c_str(), value.c_str(), 1);
+      if (o.descriptors != 0) {
+        const rlimit limit{o.descriptors, o.descriptors};
         ::setrlimit(RLIMIT_NOFILE, &limit);
       }
       ::dup2(pipe_ends[1], STDOUT_FILENO);
+      if (!o.errors_into.empty())
+        ::dup2(::open(o.errors_into.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), STDERR_FILENO);
       ::execv(words[0], words.data());
       ::_exit(127);
     }
@@ -58,7 +64,7 @@ class server_process {
     port_ = static_cast<std::uint16_t>(std::stoi(said.substr(colon + 1)));
   }
   ~server_process() {
-    EXPECT_EQ(end(), 0) << "the server did not end in good order";
+    EXPECT_EQ(end(), exit_status_) << "the server did not end in good order";
     std::fclose(out_);
   }
   server_process(const server_process&) = delete;
@@ -107,61 +113,25 @@ class server_process {
     return read;
   }
 
+  const int exit_status_;
   pid_t pid_{-1};
   int status_{0};
   std::FILE* out_{nullptr};
   std::uint16_t port_{0};
 };
 
-/// A connection that blocks.
-class client {
+/// The HTTP server, at a port that the system chooses.
+class http_server_process : public server_process {
  public:
-  explicit client(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(port);
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0)
-      throw std::runtime_error("cannot connect");
-    const timeval patient{.tv_sec = patience.count(), .tv_usec = 0};
-    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patient, sizeof patient);
-  }
-  client(client&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  client& operator=(client&&) = delete;
-  ~client() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
-  /// False if the other side has hung up.
-  bool send(std::string_view text) const {
-    return ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
-  }
-  void end_of_requests() const { ::shutdown(fd_, SHUT_WR); }
-  /// What there is, waiting for it; empty at the end.
-  std::string some() const {
-    std::array<char, 4096> bytes;
-    const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), 0);
-    return n <= 0 ? "" : std::string(bytes.data(), static_cast<std::size_t>(n));
-  }
-  /// Until the other side closes.
-  std::string rest() const {
-    std::string all;
-    for (std::string s = some(); !s.empty(); s = some()) all += s;
-    return all;
-  }
-  /// So many bytes, or fewer if it ends before.
-  std::string bytes(std::size_t n) const {
-    std::string all;
-    while (all.size() < n) {
-      const std::string s = some();
-      if (s.empty()) break;
-      all += s;
-    }
-    return all;
-  }
+  explicit http_server_process(std::vector<std::string> arguments = {})
+      : server_process(
+            {.program = VERGE_HTTP_SERVER, .arguments = at_any_port(std::move(arguments))}) {}
 
  private:
-  int fd_;
+  static std::vector<std::string> at_any_port(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--port", "0"});
+    return arguments;
+  }
 };
 
 /// What a command prints, with its errors.

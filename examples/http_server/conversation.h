@@ -1,0 +1,54 @@
+// One connection of a server, from its first request to its last.
+#pragma once
+
+#include <verge/context.h>
+#include <verge/net.h>
+#include <verge/task.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "server.h"
+
+namespace http {
+
+class conversation {
+ public:
+  conversation(const server_options& options, const handler& h, memory_budget& budget,
+               verge::tcp_conn& conn);
+
+  /// Until the connection is to be closed. Throws context_error if `ctx` is done while it is idle.
+  verge::task<> run(verge::context ctx);
+
+ private:
+  enum class deadline : std::uint8_t { none, idle, request };
+
+  void set_read_deadline();
+  bool take(std::string_view& received, bool may_stay);
+  bool answer(response r, connection c, bool with_body);
+  response ask_handler() const;
+  bool refuse(int status, std::string_view reason = {});
+  bool has_much_to_send() const noexcept { return out_.size() >= many_ || !body_.empty(); }
+  void set_write_deadline();
+  verge::task<bool> send();
+  void free_what_was_sent() noexcept;
+  verge::task<> say_goodbye();
+
+  /// Answers that come together are sent together, up to so many bytes. A body of so many is sent
+  /// as it is and not copied.
+  static constexpr std::size_t many_ = 16 << 10;
+
+  const server_options& options_;
+  const handler& handler_;
+  verge::tcp_conn& conn_;
+  memory_share share_;
+  request_parser parser_;
+  deadline read_deadline_{deadline::none};
+  std::string out_;   ///< what is to be sent
+  std::string body_;  ///< and after it
+  std::array<char, 4096> in_;
+};
+
+}  // namespace http

@@ -1,0 +1,111 @@
+// HTTP/1.0 and HTTP/1.1 requests out of bytes, in whatever pieces they come.
+//
+//   http::request_parser parser(limits);
+//   while (!bytes.empty()) {
+//     const auto [used, what] = parser.feed(bytes);
+//     bytes.remove_prefix(used);
+//     if (what == http::step::complete) {
+//       answer(parser.current());
+//       parser.next();
+//     } else if (what == http::step::failed) {
+//       refuse(parser.status(), parser.reason());         // and close the connection
+//     } else if (what == http::step::expects_continue) {
+//       say("HTTP/1.1 100 Continue\r\n\r\n");
+//     }
+//   }
+//
+// It knows nothing of sockets, time or what requests are for. The grammar is Boost.Beast's
+// (http::basic_parser). On top of it come the rules that Beast leaves to its user or does not
+// enforce, all of them on the strict side, because a request that two servers in a row read
+// differently is how one is smuggled past the first: docs/http-server.md has the list, with what Go
+// and nginx do.
+//
+// After a failure nothing more is taken: where the next request would begin is not known.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "memory_budget.h"
+#include "request.h"
+
+namespace http {
+
+struct limits {
+  std::size_t header_bytes{8 << 10};  ///< request line and headers; so much again for trailers
+  std::size_t headers{100};           ///< how many
+  std::size_t body_bytes{1 << 20};
+};
+
+enum class step : std::uint8_t {
+  more,              ///< more bytes are needed
+  expects_continue,  ///< the head is complete, and the client waits for 100 Continue
+  complete,          ///< current() is complete: next() goes on
+  failed             ///< what came is no request that can be taken: see status()
+};
+
+class request_parser {
+ public:
+  /// `l` and `share` must outlive the parser. Buffers beyond a few kilobytes are counted in the
+  /// share, if there is one; a request for which it has no room fails with 503.
+  explicit request_parser(const limits& l, memory_share* share = nullptr);
+  ~request_parser();
+  request_parser(const request_parser&) = delete;
+  request_parser& operator=(const request_parser&) = delete;
+
+  struct progress {
+    std::size_t used;  ///< how many bytes were taken; the rest is for the next call
+    step what;
+  };
+  /// Takes bytes up to the end of a request, or up to where the client is to be told to continue.
+  /// With step::more it has taken all of them. Must not be called between complete and next(), nor
+  /// after it failed.
+  progress feed(std::string_view received);
+
+  /// The request, once it is complete. Its headers can be read with expects_continue already.
+  const request& current() const noexcept { return request_; }
+  /// Forgets the request that is complete, and frees its memory.
+  void next() noexcept;
+
+  /// Whether part of a request has come that is not complete. Empty lines before it are no part.
+  bool inside() const noexcept { return stage_ == stage::head || stage_ == stage::body; }
+
+  /// After a failure: the status to answer with - 400, 413, 417, 431, 501, 503 or 505 - and what is
+  /// wrong, in a few words.
+  int status() const noexcept { return status_; }
+  std::string_view reason() const noexcept { return reason_; }
+
+ private:
+  enum class stage : std::uint8_t { between, head, body, complete, failed };
+  class engine;
+
+  std::size_t skip_empty_lines(std::string_view in);
+  std::size_t feed_head(std::string_view in);
+  std::size_t feed_body(std::string_view in);
+  std::size_t feed_chunk_line(std::string_view in);
+  bool end_line(std::string_view in, std::size_t end, std::string& to);
+  void end_head();
+  void end_chunk_line(std::string_view line);
+  bool read_target();
+  bool add_body(std::string_view piece);
+  bool append(std::string& to, std::string_view piece, std::size_t most);
+  void refuse(int status, std::string_view reason) noexcept;
+
+  const limits& limits_;
+  memory_share* const share_;
+  request request_;
+  std::unique_ptr<engine> engine_;  ///< Beast's parser for the current request, and its callbacks
+  std::string chunk_lines_;         ///< what Beast wants in one piece: a chunk's size, the trailers
+  std::size_t line_bytes_{0};       ///< of the line that has begun
+  std::size_t request_line_bytes_{0};
+  stage stage_{stage::between};
+  bool after_cr_{false};  ///< of an empty line before a request
+  bool continue_due_{false};
+  int status_{0};
+  std::string_view reason_;
+};
+
+}  // namespace http

@@ -1,0 +1,30 @@
+// Responses, and what they are as bytes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "request.h"
+
+namespace http {
+
+struct response {
+  int status{200};
+  std::string_view content_type{"text/plain; charset=utf-8"};
+  /// Further headers, each with CRLF: "Allow: GET\r\n".
+  std::string_view headers{};
+  std::string body{};
+};
+
+/// The answer to what cannot be answered otherwise: "400 Bad Request: two Host headers".
+response error_response(int status, std::string_view reason = {});
+
+/// Whether the connection is used further, and how that is said: HTTP/1.1 takes it for granted,
+/// HTTP/1.0 waits for the end of the connection unless it is told.
+enum class connection { closes, stays, stays_and_says_so };
+connection connection_after(const request& r, bool may_stay) noexcept;
+
+/// Appends the head of a response, up to where its body begins.
+void write_head(std::string& to, const response& r, connection c);
+
+}  // namespace http
