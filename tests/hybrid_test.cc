@@ -270,8 +270,8 @@ TEST_F(hybrid_engine, forgets_what_is_stopped_by_a_thread_that_starts_nothing) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
-/// With a fixed interval of 256 stops a look at 64 processors, with as many threads, would fetch 192
-/// lines: three for every four stops.
+/// With a fixed interval of 256 stops a look at 64 processors, with as many threads, would fetch
+/// 192 lines: three for every four stops.
 TEST(hybrid_looks, fetch_no_more_lines_per_stop_however_many_processors_there_are) {
   using detail::hybrid;
   for (unsigned n = 1; n <= 256; ++n) {

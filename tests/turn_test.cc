@@ -121,8 +121,8 @@ TEST_F(turn, one_that_joins_what_has_ended_yields) {
   });
 }
 
-/// Who comes next in simulated time is drawn, so the other may be passed over, but not for ever; and
-/// the same seed gives the same run.
+/// Which task comes next in simulated time is drawn, so the other may be passed over, but not for
+/// ever; and the same seed gives the same run.
 TEST(simulated_turn, it_is_the_same_in_simulated_time) {
   auto run = [] {
     simulation sim({.seed = 7});

@@ -26,8 +26,8 @@
 /// A task does nothing until it is awaited or spawned. Awaiting one is a jump, not a trip through
 /// the scheduler. An exception that leaves a task arrives at whoever awaits or joins it.
 ///
-/// A task runs until it has to wait. One that never has to, as it always finds data, lets others run
-/// after 128 operations, or 16 system calls, all the same. One that computes calls yield().
+/// A task runs until it has to wait. One that never has to, because it always finds data, yields
+/// after 128 operations, or 16 system calls. One that computes for long should call yield().
 namespace verge {
 
 /// A coroutine that has yet to be run. Whoever holds it owns the coroutine.

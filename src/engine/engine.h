@@ -114,9 +114,9 @@ class engine {
   virtual std::int64_t next_when(unsigned p) const noexcept = 0;
   /// The last time at which a timer can be due: one that is due later never is.
   virtual std::int64_t last_time() const noexcept { return never - 1; }
-  /// When the first timer of processor p is really due, stopped ones apart; 0 if it has none, `never`
-  /// if those it has are never due. Takes its time to find out: for simulated time, which must not
-  /// move to where nothing happens.
+  /// When the first timer of processor p is really due, stopped ones apart; 0 if it has none,
+  /// `never` if those it has are never due. Takes its time to find out: for simulated time, which
+  /// must not move to where nothing happens.
   virtual std::int64_t next_exactly(unsigned p) noexcept = 0;
   /// None of the timers of processors [0, n) is due for long, and the caller is about to sleep
   /// until then: the time to forget what was stopped, lest it be woken for that. It takes

@@ -27,8 +27,8 @@
 /// Sweeping. A stopped timer leaves its entry behind, in a wheel that the one who stopped it does
 /// not know. So nobody counts per wheel: every thread counts, in a place of its own, how many
 /// timers it has armed and stopped, and every wheel how many entries it has and how many have
-/// fired. The difference of the sums is how many entries are out of date. After every so many timers
-/// that it stops a thread looks at the sums; if there are three out of date for four that are live,
+/// fired. The difference of the sums is how many entries are out of date. After stops_per_look()
+/// stops a thread looks at the sums; if there are three out of date for four that are live,
 /// a pass over all wheels begins, and until it is through every thread does a piece of it for every
 /// 16 that it stops, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each
 /// that is stopped. So even if timers are only stopped, and in the order that is worst for it, a
@@ -36,8 +36,8 @@
 /// live ones plus a constant. A look reads a cache line of every thread's and two of every wheel's,
 /// which others have written since the last. So the number of stops between two looks is in
 /// proportion to that of the lines: however many there are, a stop pays for a twentieth of one. It
-/// is part of the constant, for every thread once. Where there are few of both, and nobody has anything to do, what is
-/// out of date goes at once, so that an idle processor is not woken for it.
+/// is part of the constant, for every thread once. Where there are few of both, and nobody has
+/// anything to do, what is out of date goes at once, so that an idle processor is not woken for it.
 namespace verge::detail {
 
 class hybrid final : public engine {

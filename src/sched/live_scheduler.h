@@ -132,8 +132,8 @@ class live_scheduler final : public scheduler, public engine_host {
   void limit_spares(unsigned n) noexcept;
 
  private:
-  /// Every so many looks the global queue and the poller come before the local queue. Prime, so as not to beat with
-  /// patterns in what the tasks do.
+  /// Every so many looks the global queue and the poller come before the local queue. Prime, so as
+  /// not to beat with patterns in what the tasks do.
   static constexpr std::uint32_t global_turn = 61;
 
   /// What the monitor has found while no processor moved.

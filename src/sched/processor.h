@@ -49,7 +49,7 @@ struct alignas(128) processor {
   run_queue queue;
   /// A spare one's: how often others had come back when it came up. The holder's.
   std::uint32_t returns_seen{0};
-  /// A spare one's: the thread that worked for it last. The monitor looks what that does.
+  /// A spare one's: the thread that runs its tasks. The monitor looks what that does.
   std::atomic<pid_t> thread{0};
   /// A spare one's: it may begin new tasks, until it rests. The holder's, written with the lock.
   bool begins_tasks{false};

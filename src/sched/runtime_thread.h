@@ -14,8 +14,8 @@ std::thread start_thread(std::function<void()> f);
 /// and the kernel wakes it without slack. Throws as start_thread does.
 std::thread start_runtime_thread(std::function<void()> f);
 
-/// Whether a thread of this process, as gettid() names it, runs or waits for a core to run on; false
-/// if it is blocked in the kernel, or that cannot be found out.
+/// Whether a thread of this process, as gettid() names it, runs or waits for a core to run on.
+/// False if it is blocked in the kernel, or if that cannot be found out.
 bool is_computing(pid_t thread) noexcept;
 
 }  // namespace verge::detail

@@ -49,6 +49,7 @@ void live_scheduler::work(worker& w) noexcept {
     }
     if (w.spinning) stop_spinning(w);
     w.held->tasks_run.add();
+    if (is_spare(*w.held)) w.held->thread.store(w.thread_id, std::memory_order_relaxed);
     run(w, *r);
   }
   this_thread = {};
@@ -72,7 +73,6 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
   const std::uint32_t tick = p.count_look();
   if (stopping_.load(std::memory_order_relaxed)) return nullptr;
   if (is_spare(p)) {
-    p.thread.store(w.thread_id, std::memory_order_relaxed);
     if (others_came_back(p)) {
       retire(w);
       return nullptr;

@@ -73,8 +73,9 @@ struct job {
   job* prev_live{nullptr};
   job* next_live{nullptr};
 
-  /// How much it may still complete in this turn, see operations_per_turn. Written by the thread that runs it;
-  /// atomic for coroutines of the user's own that run beside the task as parts of it.
+  /// How much it may still complete in this turn, see operations_per_turn. Written by the thread
+  /// that runs it. Atomic because coroutines of a type of the user's own may run beside the task
+  /// as parts of it.
   std::atomic<std::uint32_t> budget{0};
 
   /// Fires when the task is cancelled. What the task is suspended on, if it can be cancelled, has
