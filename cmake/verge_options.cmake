@@ -6,7 +6,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 add_library(verge_options INTERFACE)
 target_compile_features(verge_options INTERFACE cxx_std_20)
 target_compile_options(verge_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
   $<$<BOOL:${VERGE_WERROR}>:-Werror>)
 
 # Not vptr: it opens a pipe to see whether memory can be read, and takes the object for a broken one

@@ -13,7 +13,7 @@ select_state::select_state(std::span<select_arm*> arms, chan_base** locks,
                            std::uint32_t* order) noexcept
     : arms_(arms), order_(order, arms.size()) {
   for (std::size_t i = 0; i < arms.size(); ++i) {
-    locks[i] = &arms[i]->chan_;
+    locks[i] = &arms[i]->channel();
     order[i] = static_cast<std::uint32_t>(i);
   }
   std::sort(locks, locks + arms.size(), std::less<>());
@@ -28,7 +28,7 @@ bool select_state::start(waiter& w, bool may_wait) noexcept {
   const bool waits = step.what == chan_step::would_block && may_wait;
   if (waits) {
     std::uint32_t ticket = 0;
-    for (select_arm* arm : arms_) arm->queue_.push(arm->node_, w, ++ticket, arm->value_);
+    for (select_arm* arm : arms_) arm->join_locked(w, ++ticket);
   }
   unlock_all();
   if (step.to_wake != nullptr) step.to_wake->wake();
@@ -39,7 +39,7 @@ chan_step select_state::try_in_random_order() noexcept {
   for (const std::uint32_t i : order_) {
     const chan_step step = arms_[i]->try_locked();
     if (step.what == chan_step::would_block) continue;
-    if (step.what == chan_step::closed) arms_[i]->node_.closed = true;
+    if (step.what == chan_step::closed) arms_[i]->set_found_closed();
     chosen_ = i;
     return step;
   }
@@ -48,9 +48,9 @@ chan_step select_state::try_in_random_order() noexcept {
 
 void select_state::withdraw() noexcept {
   for (select_arm* arm : arms_) {
-    arm->chan_.lock();
-    arm->queue_.remove(arm->node_);
-    arm->chan_.unlock();
+    arm->channel().lock();
+    arm->leave_locked();
+    arm->channel().unlock();
   }
 }
 

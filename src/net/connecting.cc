@@ -16,9 +16,9 @@ namespace verge::detail {
 
 namespace {
 
-constexpr std::int64_t ms = 1'000'000;
-constexpr std::int64_t first_back_off = 2 * ms;
-constexpr std::int64_t longest_back_off = 200 * ms;
+/// In nanoseconds.
+constexpr std::int64_t first_back_off = 2'000'000;
+constexpr std::int64_t longest_back_off = 200'000'000;
 /// So many errors of single connections in a row are not such errors, whatever their number says.
 constexpr int most_in_a_row = 16;
 

@@ -65,8 +65,9 @@ int epoll_wait_ms(int epoll, std::span<epoll_event> events, int timeout_ms) {
 
 int round_up_to_ms(std::int64_t ns) {
   if (ns < 0) return -1;
-  const std::int64_t ms = ns / ns_per_ms + (ns % ns_per_ms != 0 ? 1 : 0);
-  return static_cast<int>(std::min<std::int64_t>(ms, INT_MAX));  // 24 days: then it is just early
+  const std::int64_t whole = ns / ns_per_ms + (ns % ns_per_ms != 0 ? 1 : 0);
+  return static_cast<int>(
+      std::min<std::int64_t>(whole, INT_MAX));  // 24 days: then it is just early
 }
 
 bool pwait2_works(int epoll) {

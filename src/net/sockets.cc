@@ -40,7 +40,7 @@ descriptor::traits traits_of(const endpoint& address, int type) noexcept {
 using name_fn = int (*)(int, sockaddr*, socklen_t*);
 
 /// getsockname or getpeername of a handle.
-result<endpoint> name_of(descriptor* d, name_fn ask) noexcept {
+result<endpoint> socket_name(descriptor* d, name_fn ask) noexcept {
   if (d == nullptr) return {{}, net_errc::closed};
   sockaddr_storage a{};
   socklen_t size = sizeof a;
@@ -224,10 +224,10 @@ std::error_code stream_socket::shutdown_read() noexcept {
 }
 
 result<endpoint> stream_socket::local() const noexcept {
-  return detail::name_of(get(), &::getsockname);
+  return detail::socket_name(get(), &::getsockname);
 }
 result<endpoint> stream_socket::peer() const noexcept {
-  return detail::name_of(get(), &::getpeername);
+  return detail::socket_name(get(), &::getpeername);
 }
 
 detail::io_operation<detail::connect_into<tcp_conn>> tcp_conn::connect(const endpoint& to) {
@@ -260,7 +260,7 @@ result<tcp_listener> tcp_listener::listen(const endpoint& at, listen_options opt
 }
 
 result<endpoint> tcp_listener::local() const noexcept {
-  return detail::name_of(get(), &::getsockname);
+  return detail::socket_name(get(), &::getsockname);
 }
 
 // ---- Unix sockets
@@ -298,7 +298,7 @@ std::error_code unix_listener::close() noexcept {
 }
 
 result<endpoint> unix_listener::local() const noexcept {
-  return detail::name_of(get(), &::getsockname);
+  return detail::socket_name(get(), &::getsockname);
 }
 
 // ---- Datagrams
@@ -310,10 +310,10 @@ std::error_code datagram_socket::connect(const endpoint& to) noexcept {
 }
 
 result<endpoint> datagram_socket::local() const noexcept {
-  return detail::name_of(get(), &::getsockname);
+  return detail::socket_name(get(), &::getsockname);
 }
 result<endpoint> datagram_socket::peer() const noexcept {
-  return detail::name_of(get(), &::getpeername);
+  return detail::socket_name(get(), &::getpeername);
 }
 
 result<udp_socket> udp_socket::bind(const endpoint& at) {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +11,7 @@
 
 #include <engine/engine.h>
 #include <net/poller.h>
+#include <sched/bit_set.h>
 #include <sched/processor.h>
 #include <verge/detail/scheduling.h>
 
@@ -241,12 +241,12 @@ class live_scheduler final : public scheduler, public engine_host {
   std::uint32_t global_taken_{0};
   /// What threads that drive an engine have fired: taken before the rest, and by spare processors.
   ready_list fired_;
-  std::bitset<max_processors> idle_;
+  bit_set<max_processors> idle_;
   worker* idle_workers_{nullptr};
   std::vector<std::unique_ptr<worker>> workers_;
   /// The worker whose task has stopped the scheduler.
   std::unique_ptr<worker> ended_by_;
-  std::bitset<max_spares> spares_at_rest_;
+  bit_set<max_spares> spares_at_rest_;
   unsigned spare_limit_{max_spares};
   /// How many are at work that may begin new tasks.
   unsigned spares_for_tasks_{0};

@@ -75,7 +75,7 @@ struct registry {
 
  private:
   std::shared_ptr<runtime_core> take_returned() noexcept {
-    std::shared_ptr<runtime_core> taken;
+    std::shared_ptr<runtime_core> found;
     std::lock_guard held(lock);
     for (std::shared_ptr<runtime_core>* link = &unreturned; *link != nullptr;) {
       if (!(*link)->scheduler.returned()) {
@@ -84,10 +84,10 @@ struct registry {
       }
       std::shared_ptr<runtime_core> one = std::move(*link);
       *link = std::move(one->next_unreturned);
-      one->next_unreturned = std::move(taken);
-      taken = std::move(one);
+      one->next_unreturned = std::move(found);
+      found = std::move(one);
     }
-    return taken;
+    return found;
   }
 
   // The lists must be whole in the child, and the locks free.

@@ -25,7 +25,7 @@ constexpr std::uint32_t busy_queue = 64;
 constexpr std::uint32_t busy_turn = 16;
 /// How many timers fire at one look where the queue is shorter. What they make ready is better run
 /// while it is in the cache than piled up.
-constexpr unsigned most_at_once = 128;
+constexpr unsigned most_fired_at_once = 128;
 /// A timer that is due sooner than this is waited for awake: to sleep and wake again takes longer.
 constexpr std::int64_t worth_a_sleep = 5'000;
 /// Before a sleep of this length it pays to see whether it could be longer.
@@ -325,8 +325,8 @@ timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept
 
 unsigned live_scheduler::firing_room() noexcept {
   const worker* w = this_thread.as_worker;
-  if (w == nullptr || w->held == nullptr) return most_at_once;
-  return w->held->queue.size() < busy_queue ? most_at_once : busy_turn;
+  if (w == nullptr || w->held == nullptr) return most_fired_at_once;
+  return w->held->queue.size() < busy_queue ? most_fired_at_once : busy_turn;
 }
 
 bool live_scheduler::anything_queued() const noexcept {

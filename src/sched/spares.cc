@@ -79,7 +79,7 @@ processor* live_scheduler::take_spare_locked() noexcept {
   processor* p = nullptr;
   const unsigned made = spares_made_.load(std::memory_order_relaxed);
   if (spares_at_rest_.any()) {
-    const std::size_t i = spares_at_rest_._Find_first();
+    const std::size_t i = spares_at_rest_.first();
     spares_at_rest_.reset(i);
     p = spares_[i].get();
   } else if (made < spare_limit_) {

@@ -10,34 +10,36 @@
 
 namespace verge::detail {
 
-/// The schedulers there are, linked through themselves: to enter one or take it off needs no memory.
-struct living_schedulers {
-  static constinit std::mutex lock;
-  static constinit scheduler* first;
+namespace {
 
-  static void add(scheduler& s) noexcept {
+/// The schedulers there are, linked through themselves: to enter one or take it off needs no memory.
+class living_schedulers {
+ public:
+  void add(scheduler& s) noexcept {
     std::lock_guard held(lock);
-    s.next_living_ = first;
-    first = &s;
+    s.next_living = first_;
+    first_ = &s;
   }
-  static void remove(const scheduler& s) noexcept {
+  void remove(const scheduler& s) noexcept {
     std::lock_guard held(lock);
-    scheduler** link = &first;
-    while (*link != nullptr && *link != &s) link = &(*link)->next_living_;
-    if (*link != nullptr) *link = s.next_living_;
+    scheduler** link = &first_;
+    while (*link != nullptr && *link != &s) link = &(*link)->next_living;
+    if (*link != nullptr) *link = s.next_living;
   }
   /// s may not exist any more.
-  static bool contains(const scheduler& s) noexcept {
+  bool contains(const scheduler& s) noexcept {
     std::lock_guard held(lock);
-    const scheduler* at = first;
-    while (at != nullptr && at != &s) at = at->next_living_;
+    const scheduler* at = first_;
+    while (at != nullptr && at != &s) at = at->next_living;
     return at != nullptr;
   }
-};
-constinit std::mutex living_schedulers::lock;
-constinit scheduler* living_schedulers::first = nullptr;
 
-namespace {
+  std::mutex lock;
+
+ private:
+  scheduler* first_{nullptr};
+};
+constinit living_schedulers schedulers;
 
 bool is_cancellation(const std::exception_ptr& e) noexcept {
   try {
@@ -57,15 +59,15 @@ void hand_over(std::exception_ptr e, scheduler& s) noexcept {
 
 /// A task's home, or if that has ended, wherever the caller is at home.
 scheduler& home_or_default(scheduler& home) {
-  if (living_schedulers::contains(home)) return home;
+  if (schedulers.contains(home)) return home;
   return scheduler_or_default();
 }
 
 }  // namespace
 
-void scheduler_begins(scheduler& s) noexcept { living_schedulers::add(s); }
-void scheduler_ends(scheduler& s) noexcept { living_schedulers::remove(s); }
-std::mutex& lock_of_schedulers() noexcept { return living_schedulers::lock; }
+void scheduler_begins(scheduler& s) noexcept { schedulers.add(s); }
+void scheduler_ends(scheduler& s) noexcept { schedulers.remove(s); }
+std::mutex& lock_of_schedulers() noexcept { return schedulers.lock; }
 
 void spawned_base::launch() {
   home->job_started(*this);

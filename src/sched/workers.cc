@@ -170,7 +170,7 @@ void live_scheduler::set_processors(unsigned n) {
     all_[i]->retired.store(true, std::memory_order_relaxed);
     slots_.store(i + 1, std::memory_order_release);
   }
-  std::bitset<max_processors> dropped;
+  bit_set<max_processors> dropped;
   {
     std::lock_guard held(lock_);
     for (unsigned i = 0; i < slots(); ++i) {
@@ -226,7 +226,7 @@ void live_scheduler::retire(worker& w) noexcept {
 
 processor* live_scheduler::take_idle_locked() noexcept {
   if (idle_.none()) return nullptr;
-  const auto i = static_cast<unsigned>(idle_._Find_first());
+  const auto i = static_cast<unsigned>(idle_.first());
   return take_idle_locked(*all_[i]);
 }
 

@@ -95,9 +95,9 @@ class locked_channel {
   /// Sends t if there is room or somebody waits. The one to be woken is woken at the end.
   bool send(std::int64_t t) noexcept {
     time_point value = as_time_point(t);
-    const chan_step step = channel_.try_send_locked(value);
-    if (step.to_wake != nullptr) to_wake_ = step.to_wake;
-    return step.what == chan_step::done;
+    const chan_step sent = channel_.try_send_locked(value);
+    if (sent.to_wake != nullptr) to_wake_ = sent.to_wake;
+    return sent.what == chan_step::done;
   }
   /// Whether somebody waits for a time, so that send() hands it over.
   bool somebody_waits() const noexcept { return to_wake_ != nullptr; }

@@ -223,8 +223,8 @@ void clear_deleted_timers(basic_timers<Policy>& ts) {
   const auto not_waiting = [&](const auto& entry) -> bool {
     const basic_timer<Policy>& t = *entry.node;
     // Not a branch: most are waiting, but which ones cannot be foreseen.
-    return (t.state.load(std::memory_order_seq_cst) != timer_state::waiting) |
-           (t.owner.load(std::memory_order_relaxed) != &ts);
+    return static_cast<int>(t.state.load(std::memory_order_seq_cst) != timer_state::waiting) |
+           static_cast<int>(t.owner.load(std::memory_order_relaxed) != &ts);
   };
   std::int32_t cleared = 0;
   ts.heap.filter(not_waiting, [&](auto& entry) {

@@ -17,13 +17,13 @@ struct alarm {
   std::uint32_t ticket;
 };
 
-alarm& payload(timer_node& t) noexcept {
+alarm& alarm_of(timer_node& t) noexcept {
   return *std::launder(reinterpret_cast<alarm*>(t.payload));
 }
-one_shot& event(timer_node& t) noexcept { return payload(t).event; }
+one_shot& event(timer_node& t) noexcept { return alarm_of(t).event; }
 
 void fire_sleep(timer_node& t, std::int64_t /*now*/) noexcept {
-  alarm& a = payload(t);
+  alarm& a = alarm_of(t);
   a.event.fire(a.ticket);
 }
 
@@ -53,7 +53,7 @@ sleep_action::~sleep_action() {
 bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {
   if (node_ == nullptr) return false;
   waiter_ = &w;
-  payload(*node_).ticket = ticket;
+  alarm_of(*node_).ticket = ticket;
   event(*node_).subscribe(w);  // nobody else knows it yet
   try {
     clockwork::of(*node_).start(*node_, when_, 0);

@@ -35,7 +35,8 @@ stand_in sudo 'exit 1'
 # Of the packages asked for, after two options, all are there but these.
 stand_in dpkg-query 'printf "installed %s\n" "${@:3}" | grep -vE " (libgmock-dev|ninja-build)$"; exit 1'
 
-dev_test() {  # root|user: runs ./dev test as one who is root or is not
+dev_test() { dev_as "$1" test; }
+dev_as() {  # root|user COMMAND..: runs ./dev COMMAND as one who is root or is not
   local as=()
   if [[ $1 == user ]] && ((EUID == 0)); then
     as=(setpriv --reuid=65534 --clear-groups)
@@ -45,7 +46,7 @@ dev_test() {  # root|user: runs ./dev test as one who is root or is not
   fi
   # Read here and run in /, as that user may have no way into the project's folder.
   env PATH="$work:/usr/bin:/bin" CI=true "${as[@]}" \
-    bash -c "$(sed "s|^cd .*|cd /|" "$SOURCE/dev")" dev test >"$work/said" 2>&1
+    bash -c "$(sed "s|^cd .*|cd /|" "$SOURCE/dev")" dev "${@:2}" >"$work/said" 2>&1
 }
 called() { grep -q -- "$1" "$calls"; }
 said() { grep -q -- "$1" "$work/said"; }
@@ -84,6 +85,17 @@ case ${1:?which case} in
     said 'sudo apt-get install --yes --no-install-recommends libgmock-dev ninja-build$' ||
       fail "it did not print the command to run"
     called '^apt-get' && fail "it called the package manager"
+    ;;
+
+  checks_portability_with_other_compilers)
+    stand_in dpkg-query 'printf "installed %s\n" "${@:3}" | grep -vE " (clang|qemu-user)$"; exit 1'
+    stand_in qemu-aarch64 ''
+    dev_as root check portability || fail "it failed"
+    called 'apt-get install .* clang qemu-user$' || fail "it did not install what is missing"
+    for way in CXX_COMPILER=.*clang++ UNITY_BUILD=ON CXX_STANDARD=23 aarch64-linux-gnu; do
+      called "cmake --preset library .*VERGE_CHECK_HEADERS=ON .*$way" || fail "it did not build with $way"
+    done
+    called 'qemu-aarch64 .* build/aarch64/tests/task_test' || fail "it ran no test for aarch64"
     ;;
 
   *) fail "no such case: $1" ;;

@@ -142,6 +142,9 @@ class scheduler {
   /// Takes an exception that nobody else will: out of a callback, or out of a detached task.
   virtual void unhandled(std::exception_ptr) noexcept = 0;
 
+  /// The list of all there are, which scheduler_begins() and scheduler_ends() keep.
+  scheduler* next_living{nullptr};
+
   /// Held by whoever wakes a coroutine, from before it is woken until it has been made ready. A
   /// thread that is not the scheduler's own could otherwise find that the scheduler has ended
   /// meanwhile, and has gone.
@@ -176,10 +179,7 @@ class scheduler {
   }
 
  private:
-  friend struct living_schedulers;
-
   std::atomic<std::uint32_t> visitors_{0};
-  scheduler* next_living_{nullptr};
 };
 
 /// A coroutine that waits. It lives in the awaiter, and so in the coroutine's frame.

@@ -34,15 +34,21 @@ class select_arm {
 
   /// Whether what ended the wait, or was found, is that the channel is closed.
   bool found_closed() const noexcept { return node_.closed; }
+  void set_found_closed() noexcept { node_.closed = true; }
+
+  chan_base& channel() const noexcept { return chan_; }
+  /// With the channel locked: receives or sends, if that can be done at once.
+  virtual chan_step try_locked() noexcept = 0;
+  /// With the channel locked: waits with w, or does no longer.
+  void join_locked(waiter& w, std::uint32_t ticket) noexcept {
+    queue_.push(node_, w, ticket, value_);
+  }
+  void leave_locked() noexcept { queue_.remove(node_); }
 
  protected:
   ~select_arm() = default;
-  /// Receives or sends, if that can be done at once. The channel is locked.
-  virtual chan_step try_locked() noexcept = 0;
 
  private:
-  friend class select_state;
-
   chan_base& chan_;
   wait_queue& queue_;
   void* value_;
