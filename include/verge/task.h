@@ -85,8 +85,8 @@ class join_handle : public detail::awaitable<join_handle<T>> {
   void swap(join_handle& other) noexcept { std::swap(task_, other.task_); }
 
   /// Waits until the task has ended, on a plain thread. Gives its result or throws its exception,
-  /// once. In a coroutine, `co_await handle` does the same. No code of the task runs after that: the
-  /// shared object that it is in may be unloaded once the handle is destroyed.
+  /// once. In a coroutine, `co_await handle` does the same. No code of the task runs after that:
+  /// the shared object that it is in may be unloaded once the handle is destroyed.
   T join() { return this->wait(); }
 
   /// Lets the task run on its own. An exception that leaves it then goes to the runtime's handler.
