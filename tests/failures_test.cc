@@ -1,6 +1,7 @@
-// A program's life in which a request for memory, a mapping, a thread or a descriptor fails: the nth,
-// and some after it, for every n that there is. What comes of it is an exception of the documented
-// kind, or nothing; and everything else works on. Each life is that of a process of its own.
+// A program's life in which a request for memory, a mapping, a thread or a descriptor fails: the
+// nth, and some after it, for every n that there is. What comes of it is an exception of the
+// documented kind, or nothing; and everything else works on. Each life is that of a process of its
+// own.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -25,9 +25,10 @@
 ///   });
 ///
 /// Time stands still while anything can run. When everything is blocked it jumps to the next timer,
-/// to the nanosecond. If there is no timer either, that is a deadlock: verge::deadlock is thrown, with
-/// what each task waits for, by run() or run_for(), or where no thread is in one of them, by the wait
-/// of a thread that takes part. What that waited for is given up, and the simulation can go on.
+/// to the nanosecond. If there is no timer either, that is a deadlock: verge::deadlock is thrown,
+/// with what each task waits for, by run() or run_for(), or where no thread is in one of them, by
+/// the wait of a thread that takes part. What that waited for is given up, and the simulation can
+/// go on.
 ///
 /// One thing runs at a time, and where several could the seed decides which: the same seed gives
 /// the same run. Another seed gives another order of all that happens at one instant, which is how

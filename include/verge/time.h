@@ -44,8 +44,8 @@
 /// So no callback is called, or runs, once the handle is gone. detach() lets it go on by itself.
 ///
 /// The channel of a timer closes when the timer's runtime ends: receivers that wait are woken, and
-/// recv() gives nothing. A channel whose timer no longer exists - an after() that has fired, a timer
-/// whose handle was destroyed - stays open, and delivers nothing more.
+/// recv() gives nothing. A channel whose timer no longer exists - an after() that has fired, a
+/// timer whose handle was destroyed - stays open, and delivers nothing more.
 ///
 /// Two things to mind. A callback that is a coroutine function is called, and ends when it has
 /// spawned its coroutine: that one is a task of its own from then on, for which no handle waits.

@@ -14,6 +14,7 @@ class bit_set {
 
  public:
   void set(std::size_t i) noexcept { words_[i / 64] |= bit(i); }
+  void set(std::size_t i, bool in) noexcept { in ? set(i) : reset(i); }
   void reset(std::size_t i) noexcept { words_[i / 64] &= ~bit(i); }
   bool test(std::size_t i) const noexcept { return (words_[i / 64] & bit(i)) != 0; }
   bool any() const noexcept { return first() != N; }

@@ -6,13 +6,14 @@
 
 #include <verge/runtime.h>
 
-/// How many processors a runtime has by default: as many as the process can use. A thread per core of
-/// the machine is too many in a container that may use one of them: the threads take turns, and all of
-/// them stop when the container's share of a period is used up.
+/// How many processors a runtime has by default: as many as the process can use. A thread per core
+/// of the machine is too many in a container that may use one of them: the threads take turns, and
+/// all of them stop when the container's share of a period is used up.
 ///
 /// There are two limits beside the number of cores. The affinity mask says on which of them the
-/// calling thread may run. A control group has a quota of processor time per period, its own and that
-/// of each group above it; the process is in one group of cgroup v2, or in one of v1's cpu hierarchy.
+/// calling thread may run. A control group has a quota of processor time per period, its own and
+/// that of each group above it; the process is in one group of cgroup v2, or in one of v1's cpu
+/// hierarchy.
 namespace verge::detail {
 
 /// A control group that may have a quota, and those above it.
@@ -27,8 +28,8 @@ struct cpu_group {
 /// Where those of the process are: from the texts of /proc/self/cgroup and /proc/self/mountinfo.
 std::vector<cpu_group> find_cpu_groups(std::string_view cgroup, std::string_view mountinfo);
 
-/// A quota in whole processors, rounded up; 0 if there is none or the text makes no sense. cpu.max of
-/// v2 has "150000 100000" or "max 100000"; v1 has two files, with a quota of -1 for none.
+/// A quota in whole processors, rounded up; 0 if there is none or the text makes no sense. cpu.max
+/// of v2 has "150000 100000" or "max 100000"; v1 has two files, with a quota of -1 for none.
 unsigned cpus_of_cpu_max(std::string_view text) noexcept;
 unsigned cpus_of_quota(std::string_view quota, std::string_view period) noexcept;
 

@@ -297,7 +297,7 @@ class live_scheduler final : public scheduler, public engine_host {
   std::uint32_t coming_up_tick_{0};
   /// The monitor's: which had not moved when it last looked; how many spare ones of these computed
   /// when it last asked, and when these last became more.
-  std::bitset<max_processors + max_spares> still_;
+  bit_set<max_processors + max_spares> still_;
   unsigned computing_{0};
   std::int64_t computing_since_{0};
   /// The monitor's: it has said that there are no more.

@@ -150,16 +150,16 @@ bool live_scheduler::bring_up_spare(stuckness how, std::int64_t now) noexcept {
 bool live_scheduler::processor_time_is_short(std::int64_t now) noexcept {
   constexpr std::int64_t first_wait = 10'000'000;
   constexpr unsigned most_doublings = 16;
-  std::bitset<max_spares> at_work;
+  bit_set<max_spares> at_rest;
   {
     std::lock_guard held(lock_);
-    at_work = ~spares_at_rest_;
+    at_rest = spares_at_rest_;
   }
   unsigned computing = 0;
   const unsigned made = spares_made_.load(std::memory_order_acquire);
   for (unsigned i = 0; i < made; ++i) {
     const processor& p = *spares_[i];
-    if (!at_work.test(i) || !still_.test(p.id)) continue;
+    if (at_rest.test(i) || !still_.test(p.id)) continue;
     if (is_computing(p.thread.load(std::memory_order_relaxed))) ++computing;
   }
   if (computing > computing_) computing_since_ = now;

@@ -12,7 +12,8 @@ namespace verge::detail {
 
 namespace {
 
-/// The schedulers there are, linked through themselves: to enter one or take it off needs no memory.
+/// The schedulers there are, linked through themselves: to enter one or take it off needs no
+/// memory.
 class living_schedulers {
  public:
   void add(scheduler& s) noexcept {

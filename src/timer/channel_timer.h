@@ -21,8 +21,8 @@ void destroy_channel(timer_node& t) noexcept;
 inline bool is_channel_timer(const timer_node& t) noexcept {
   return t.does.load(std::memory_order_relaxed)->destroy == &destroy_channel;
 }
-/// The runtime has ended: closes the timer's channel, if it has one, and wakes those that wait. Takes
-/// any node that was ever made, also one that another thread is about to free.
+/// The runtime has ended: closes the timer's channel, if it has one, and wakes those that wait.
+/// Takes any node that was ever made, also one that another thread is about to free.
 void close_channel_of(timer_node& t) noexcept;
 /// The channel, with a reference for the caller.
 tick_state* share_channel(const timer_node& t) noexcept;

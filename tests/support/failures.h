@@ -1,6 +1,6 @@
 // Makes a request for a resource fail, on purpose: the nth of its kind from now on, and some after
-// it. A program that includes this, in its one source file, has the functions replaced through which
-// requests go: malloc and its like, mmap, pthread_create, and those that make descriptors.
+// it. A program that includes this, in its one source file, has the functions replaced through
+// which requests go: malloc and its like, mmap, pthread_create, and those that make descriptors.
 //
 // With a sanitizer, which has a malloc of its own, operator new is replaced in its place.
 #pragma once

@@ -1,5 +1,5 @@
-// Code that a task or a callback consists of may be unloaded once the task is joined, or the timer's
-// handle destroyed: nothing of it runs, or is read, after that.
+// Code that a task or a callback consists of may be unloaded once the task is joined, or the
+// timer's handle destroyed: nothing of it runs, or is read, after that.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -133,8 +133,9 @@ class chan_base {
 
   /// Closes the channel and wakes all who wait. Throws if it is closed already.
   void close();
-  /// The same in two steps, of a channel that nothing waits to send to: for a caller that has more to
-  /// do before those that waited go on. They are given to wake_all(). No error if closed already.
+  /// The same in two steps, of a channel that nothing waits to send to: for a caller that has more
+  /// to do before those that waited go on. They are given to wake_all(). No error if closed
+  /// already.
   [[nodiscard]] wait_node* close_in_silence() noexcept;
   static void wake_all(wait_node* those) noexcept;
 
