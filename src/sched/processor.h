@@ -17,6 +17,7 @@
 namespace verge::detail {
 
 class live_scheduler;
+struct job;
 struct worker;
 
 /// A figure that one thread counts and any thread may read.
@@ -89,6 +90,9 @@ struct worker {
   processor* before_blocking{nullptr};
   /// What it ran last while nobody was at the poller took long.
   bool ran_long{false};
+  /// The job whose code may be on its stack: from when it begins a piece of it until what it runs
+  /// has returned.
+  std::atomic<const job*> inside{nullptr};
   note parked;
   worker* next_idle{nullptr};
   /// For one who waits until nothing runs any more: its thread is past all that it ran, or waits
