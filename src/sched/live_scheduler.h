@@ -67,6 +67,8 @@ class live_scheduler final : public scheduler, public engine_host {
   void halt() noexcept;
   /// Whether the calling thread is one of its workers.
   bool runs_here() const noexcept;
+  /// Returns when no worker but the calling one is inside the code of j, which has ended.
+  void wait_until_left(const job& j) const noexcept;
   /// Whether the worker that stopped it, from inside a task, has come back since and left.
   bool returned() const noexcept {
     return ended_by_ != nullptr && ended_by_->ended.load(std::memory_order_acquire);

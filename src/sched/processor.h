@@ -19,6 +19,7 @@
 namespace verge::detail {
 
 class live_scheduler;
+struct job;
 struct worker;
 
 /// A figure that one thread counts and any thread may read.
@@ -95,6 +96,9 @@ struct worker {
   processor* before_blocking{nullptr};
   /// What it ran last while nobody was at the poller took long.
   bool ran_long{false};
+  /// The job whose code may be on its stack: from when it begins a piece of it until what it runs
+  /// has returned.
+  std::atomic<const job*> inside{nullptr};
   note parked;
   pid_t thread_id{0};
   worker* next_idle{nullptr};

@@ -7,6 +7,7 @@
 
 #include <clock/simulated_time.h>
 #include <sched/futex.h>
+#include <sched/processor.h>
 #include <sched/this_thread.h>
 
 namespace verge::detail {
@@ -22,9 +23,23 @@ constinit std::atomic<std::uint32_t> forks{0};
 
 scheduler* current_scheduler() noexcept { return this_thread.current; }
 job* current_job() noexcept { return this_thread.running; }
+
+// A coroutine can go on, on another worker, as soon as it is registered with what it waits for; the
+// worker that it suspends on still has to return from its code then. Usually that is long over when
+// the other one begins; if not, the end of the job has to wait for it (spawned_base::complete).
 void set_current_job(job* j) noexcept {
   this_thread.running = j;
-  if (j != nullptr) j->budget.store(operations_per_turn, std::memory_order_relaxed);
+  worker* const here = this_thread.as_worker;
+  if (j == nullptr) return;
+  j->budget.store(operations_per_turn, std::memory_order_relaxed);
+  if (here == nullptr) return;
+  here->inside.store(j, std::memory_order_relaxed);  // published by whatever makes the job go on
+  const worker* const last = j->runner.load(std::memory_order_relaxed);
+  if (last == here) return;
+  if (last != nullptr && last->inside.load(std::memory_order_acquire) == j) {
+    j->spread.store(true, std::memory_order_relaxed);
+  }
+  j->runner.store(here, std::memory_order_relaxed);
 }
 
 void leave_in_child() noexcept {
@@ -42,6 +57,14 @@ void process_mark::refuse(const char* what) const {
     return;
   throw std::logic_error(std::string("verge: this ") + what +
                          " was started before a fork; in the child it is lost, start a new one");
+}
+
+void coroutine_waiter::wake_coroutine(waiter& w) noexcept {
+  auto& self = static_cast<coroutine_waiter&>(w);
+  const scheduler::visit visit(*self.scheduler_);
+  if (self.phase_.exchange(woken, std::memory_order_acq_rel) == parked) {
+    visit.to().ready_next(self);
+  }
 }
 
 void thread_waiter::wait(const char* waiting_for) noexcept {

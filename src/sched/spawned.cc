@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include <sched/live_scheduler.h>
 #include <sched/this_thread.h>
 
 namespace verge::detail {
@@ -88,13 +89,14 @@ void spawned_base::run_spawned(runnable& r) noexcept {
 
 void spawned_base::abandon_spawned(job& j) noexcept {
   auto& self = static_cast<spawned_base&>(j);
-  job* const before = current_job();
-  set_current_job(&j);
+  // Not set_current_job(): the worker that ran it last may not exist any more.
+  job* const before = std::exchange(this_thread.running, &j);
   // A destructor that would wait for something finds that it must not; and the wait that is being
   // given up is not to be woken.
   j.cancellation.fire_in_silence();
+  j.spread.store(false, std::memory_order_relaxed);  // no worker runs any more
   self.finish_cancelled();
-  set_current_job(before);
+  this_thread.running = before;
 }
 
 void spawned_base::finish_cancelled() noexcept {
@@ -116,10 +118,14 @@ void spawned_base::finish() noexcept {
 
 void run_ready(runnable& r) noexcept {
   r.run(r);
+  // Release: all that this thread did in the code of a job comes before the job's end.
+  if (worker* const w = this_thread.as_worker) w->inside.store(nullptr, std::memory_order_release);
   if (spawned_base* const t = std::exchange(this_thread.ended, nullptr)) t->complete();
 }
 
 void spawned_base::complete() noexcept {
+  if (spread.load(std::memory_order_relaxed)) [[unlikely]]
+    runner.load(std::memory_order_relaxed)->home.wait_until_left(*this);
   // The bits are only ever set, so if the handle has let go then nothing else will take the
   // exception, and the runtime hears of it before it hears that the job has ended.
   scheduler& s = *home;

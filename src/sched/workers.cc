@@ -17,6 +17,7 @@
 #include <sched/runtime_thread.h>
 #include <sched/this_thread.h>
 #include <timer/clockwork.h>
+#include <verge/detail/lock.h>
 
 namespace verge::detail {
 
@@ -149,6 +150,16 @@ bool live_scheduler::somebody_runs() const noexcept {
     return w.get() != this_thread.as_worker && !w->ended.load(std::memory_order_acquire) &&
            !w->waits.load(std::memory_order_acquire);
   });
+}
+
+void live_scheduler::wait_until_left(const job& j) const noexcept {
+  const auto is_inside = [&](const std::unique_ptr<worker>& w) {
+    return w.get() != this_thread.as_worker && w->inside.load(std::memory_order_acquire) == &j;
+  };
+  for (backoff patience;; patience.wait()) {
+    std::lock_guard held(lock_);
+    if (std::ranges::none_of(workers_, is_inside)) return;
+  }
 }
 
 runnable* live_scheduler::take_leftover() noexcept {

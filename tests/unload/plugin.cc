@@ -40,6 +40,25 @@ void join_a_coroutine_that_waits(verge::runtime& rt) {
     }).join();
 }
 
+/// Each yield may take it to another worker, while the last one is still leaving it.
+void join_coroutines_that_yield(verge::runtime& rt) {
+  std::array<verge::join_handle<>, 4> all;
+  for (auto& one : all) {
+    one = rt.spawn([]() -> verge::task<> {
+      for (int i = 0; i < 5; ++i) co_await verge::yield();
+    });
+  }
+  for (auto& one : all) one.join();
+}
+
+/// It is woken at once by another worker, while this one is still leaving it.
+void join_a_coroutine_that_is_handed_something(verge::runtime& rt) {
+  const verge::chan<int> c(0);
+  auto receives = rt.spawn([c]() -> verge::task<int> { co_return *co_await verge::recv(c); });
+  c.send(1);
+  receives.join();
+}
+
 void join_a_coroutine_that_reads(verge::runtime& rt) {
   rt.run([]() -> verge::task<> {
     auto [ends, error] = verge::make_pipe();
@@ -95,6 +114,8 @@ extern "C" [[gnu::visibility("default")]] void run_in_plugin(verge::runtime& rt,
                              &join_a_coroutine_that_reads,
                              &join_a_task_that_is_cancelled,
                              &join_a_task_by_a_task,
-                             &destroy_a_timer_that_fires};
+                             &destroy_a_timer_that_fires,
+                             &join_coroutines_that_yield,
+                             &join_a_coroutine_that_is_handed_something};
   kinds.at(static_cast<std::size_t>(kind))(rt);
 }

@@ -38,6 +38,8 @@ TEST_P(unloading, after_a_coroutine_that_read_is_joined) { rounds(3); }
 TEST_P(unloading, after_a_cancelled_task_is_joined) { rounds(4); }
 TEST_P(unloading, after_a_task_joined_others) { rounds(5); }
 TEST_P(unloading, after_the_handle_of_a_timer_is_destroyed) { rounds(6); }
+TEST_P(unloading, after_coroutines_that_yielded_are_joined) { rounds(7); }
+TEST_P(unloading, after_a_coroutine_that_was_handed_something_is_joined) { rounds(8); }
 
 INSTANTIATE_TEST_SUITE_P(engines, unloading, testing::ValuesIn(engines().begin(), engines().end()),
                          [](const auto& e) { return std::string(name_of(e.param)); });

@@ -30,6 +30,7 @@ class [[gnu::visibility("hidden")]] clockwork;
 class [[gnu::visibility("hidden")]] poller;
 class scheduler;
 class thread_waiter;
+struct worker;
 
 /// The process in which something was made. The child of a fork has none of the threads that serve
 /// what was made before, and locks may be held there for ever.
@@ -77,6 +78,10 @@ struct job {
   /// that runs it. Atomic because coroutines of a type of the user's own may run beside the task
   /// as parts of it.
   std::atomic<std::uint32_t> budget{0};
+  /// The worker that ran a piece of it last, and whether it ever began one while another worker was
+  /// still on its way out of the piece before. Relaxed: what makes the job go on publishes them.
+  std::atomic<worker*> runner{nullptr};
+  std::atomic<bool> spread{false};
 
   /// Fires when the task is cancelled. What the task is suspended on, if it can be cancelled, has
   /// subscribed to it; see operation.h.
@@ -96,7 +101,7 @@ scheduler* current_scheduler() noexcept;
 scheduler& scheduler_or_default();
 /// The job that the calling thread is running a piece of, or nullptr.
 job* current_job() noexcept;
-/// The calling thread runs a piece of a job, or of none, from now on: that job's turn begins.
+/// The calling thread begins to run a piece of a job, whose turn begins, or has run it (nullptr).
 void set_current_job(job*) noexcept;
 
 class scheduler {
@@ -241,12 +246,8 @@ class coroutine_waiter : public waiter, public runnable {
  private:
   enum phase : std::uint32_t { unparked, parked, woken };
 
-  static void wake_coroutine(waiter& w) noexcept {
-    auto& self = static_cast<coroutine_waiter&>(w);
-    const scheduler::visit visit(*self.scheduler_);
-    if (self.phase_.exchange(woken, std::memory_order_acq_rel) == parked)
-      visit.to().ready_next(self);
-  }
+  /// Not inline: the coroutine may have ended, and its code been unloaded, before this returns.
+  static void wake_coroutine(waiter& w) noexcept;
 
   std::coroutine_handle<> handle_;
   scheduler* scheduler_;

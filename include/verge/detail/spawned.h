@@ -22,7 +22,8 @@
 ///  - The result belongs to the task until `ended` fires, then to whoever holds the handle.
 ///  - The task's frames and its callable are destroyed before `ended` fires. And it fires after the
 ///    last instruction of the task's own code, that of templates which its types have instantiated
-///    included: the scheduler fires it, when what it has called has returned. So the code of a task
+///    included: the scheduler fires it, when what it has called has returned, and when the worker
+///    that the task was last suspended on has returned from its code, too. So the code of a task
 ///    that was joined may be unloaded.
 ///  - An exception that nobody took when the record goes is the runtime's to handle: that of its
 ///    home, or if the home is gone, that of the runtime on which the handle is dropped.

@@ -1,0 +1,73 @@
+// When a task has ended: after all of its code, wherever that runs.
+
+#include <gtest/gtest.h>
+#include <verge/chan.h>
+#include <verge/runtime.h>
+#include <verge/task.h>
+
+#include <atomic>
+#include <chrono>
+#include <coroutine>
+#include <thread>
+
+#include <support/patience.h>
+
+namespace verge {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+
+/// Receives, and stays in the coroutine's code for a while after another thread could resume it.
+class lingering_receive {
+ public:
+  lingering_receive(const chan<int>& c, std::atomic<bool>& lingers, const std::atomic<bool>& leave)
+      : receive_(from_(c)), lingers_(lingers), leave_(leave) {}
+
+  bool await_ready() const { return receive_.await_ready(); }
+  bool await_suspend(std::coroutine_handle<> h) {
+    std::atomic<bool>& lingers = lingers_;  // this may be destroyed once the coroutine can go on
+    const std::atomic<bool>& leave = leave_;
+    const bool suspended = receive_.await_suspend(h);
+    lingers = true;
+    while (!leave) std::this_thread::yield();
+    return suspended;
+  }
+  auto await_resume() { return receive_.await_resume(); }
+
+ private:
+  using operation = detail::recv_operation<int>;
+  operation& from_(const chan<int>& c) { return operation_ = operation(c); }
+
+  operation operation_{chan<int>()};
+  detail::operation_awaiter<operation::action> receive_;
+  std::atomic<bool>& lingers_;
+  const std::atomic<bool>& leave_;
+};
+
+TEST(join, waits_for_the_worker_that_the_task_was_suspended_on_to_leave_its_code) {
+  runtime rt({.processors = 2});
+  const chan<int> c(0);
+  std::atomic<bool> lingers{false};
+  std::atomic<bool> leave{false};
+  std::atomic<bool> went_on{false};
+  auto h = rt.spawn([&]() -> task<> {
+    lingering_receive receive(c, lingers, leave);
+    co_await receive;
+    went_on = true;
+  });
+  ASSERT_TRUE(eventually([&] { return lingers.load(); }));
+  c.send(1);
+  ASSERT_TRUE(eventually([&] { return went_on.load(); }));
+  bool ended_before = false;
+  for (int i = 0; i < 100 && !ended_before; ++i) {
+    std::this_thread::sleep_for(100us);  // for an end that must not come
+    ended_before = h.done();
+  }
+  EXPECT_FALSE(ended_before);
+  leave = true;
+  h.join();
+}
+
+}  // namespace
+}  // namespace verge
