@@ -164,12 +164,11 @@ class duel {
  public:
   template <class Make, class Drops>
   void run(Make make, Drops drops) {
-    const int rounds = scale(50'000, 10'000);
+    const int rounds = scale(20'000, 5'000);
     std::stop_source source;
     std::jthread stops([&, random = std::minstd_rand(1)]() mutable {
       for (int round = 1; round <= rounds; ++round) {
-        while (begun_.load() < round) {
-        }
+        await(begun_, round);
         loiter(random);
         source.request_stop();
         ended_.store(round);
@@ -182,12 +181,14 @@ class duel {
       begun_.store(round);
       loiter(random);
       drops(made);
-      while (ended_.load() < round) {
-      }
+      await(ended_, round);
     }
   }
 
  private:
+  static void await(const std::atomic<int>& counter, int round) {
+    for (detail::backoff patience; counter.load() < round;) patience.wait();
+  }
   static void loiter(std::minstd_rand& random) {
     for (auto i = random() % 200; i != 0; --i) detail::pause();
   }

@@ -13,21 +13,44 @@
 //    made. So no call begins after stop or reset for a tick from before.
 //  - Locks: the record's before any of the engine's. The engine fires with none held. No payload is
 //    destroyed while a record is locked, for that is the user's code.
-//  - The handle's destructor destroys the function. The record lives as long as the node: a firing
-//    that began before may look at it.
+//  - The handle's destructor destroys the function. The record lives as long as the node, for a
+//    firing that began before may look at it. All that is read of a node afterwards is the
+//    library's own: the code and the constants of the function may have been unloaded.
 //  - With the policy `delay` the engine's timer is a one-shot, armed again when a tick is taken.
 
+#include <memory>
 #include <mutex>
+#include <new>
+#include <utility>
 
 #include <clock/arithmetic.h>
 #include <timer/callback.h>
 #include <timer/clockwork.h>
+#include <verge/detail/lock.h>
 #include <verge/detail/timer_functions.h>
 #include <verge/time.h>
 
 namespace verge::detail {
 
 namespace {
+
+/// What a ticker keeps beside its function. Its node's payload is a pointer to it. Guarded by the
+/// lock, but for the function: that is the calls', and when there are none the handle's.
+struct function_ticker {
+  short_lock lock;
+  const std::uint8_t policy;  ///< missed_ticks
+  std::int64_t due{0};        ///< when the ticker, as armed now, is due; 0 if it is not armed
+  std::int64_t period{0};
+  std::int64_t next_tick{0};  ///< burst: the time of the next tick to be taken
+  std::uint64_t owed{0};      ///< ticks that are due and whose call has not begun
+  ticking_function function;
+
+  function_ticker(std::uint8_t p, const ticking_function& f) noexcept : policy(p), function(f) {}
+};
+
+function_ticker& record_of(timer_node& t) noexcept {
+  return **std::launder(reinterpret_cast<function_ticker**>(t.payload));
+}
 
 bool is(const function_ticker& r, missed_ticks policy) noexcept {
   return r.policy == static_cast<std::uint8_t>(policy);
@@ -62,7 +85,7 @@ bool arm_delayed(timer_node& t, function_ticker& r) noexcept {
 }
 
 bool stop(timer_node& t) noexcept {
-  function_ticker& r = *ticker_record(t);
+  function_ticker& r = record_of(t);
   clockwork& of = clockwork::of(t);
   const std::lock_guard held(r.lock);
   // What its runtime has left behind does not fire, stopped or not.
@@ -74,7 +97,7 @@ bool stop(timer_node& t) noexcept {
 }
 
 bool reset(timer_node& t, std::int64_t when, std::int64_t period) {
-  function_ticker& r = *ticker_record(t);
+  function_ticker& r = record_of(t);
   const std::lock_guard held(r.lock);
   // The engine first: if it has no room, all stays as it was. The lock keeps all others out.
   clockwork::of(t).reset_alone(t, when, engine_period(r, period));
@@ -83,40 +106,21 @@ bool reset(timer_node& t, std::int64_t when, std::int64_t period) {
   return ticked;
 }
 
+void destroy_function(function_ticker& r) noexcept {
+  if (void* const f = std::exchange(r.function.f, nullptr)) r.function.destroy(f);
+}
+
 void end(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
-  function_ticker& r = *ticker_record(t);
+  function_ticker& r = record_of(t);
   stop(t);
   of.clear_up();
-  if (end_callbacks(t)) r.destroy_function(r);
+  if (end_callbacks(t)) destroy_function(r);
   of.release(t);
 }
 
-}  // namespace
-
-const timer_operations function_ticker_operations{
-    .stop = &stop, .reset = &reset, .end = &end, .detach = &detach_function};
-
-timer_node* start_function_ticker(clockwork& of, std::int64_t period, function_ticker& record,
-                                  const timer_behaviour& does) {
-  timer_node& t = of.make();
-  ::new (static_cast<void*>(t.payload)) function_ticker*(&record);
-  t.run = &run_callback;
-  t.does.store(&does, std::memory_order_relaxed);
-  const std::int64_t when = of.deadline(period);
-  arm(record, when, period);
-  try {
-    of.start(t, when, engine_period(record, period));
-  } catch (...) {
-    of.free(t);
-    throw;
-  }
-  of.clear_up();
-  return &t;
-}
-
-void fire_function_ticker(timer_node& t, std::int64_t now) noexcept {
-  function_ticker& r = *ticker_record(t);
+void fire(timer_node& t, std::int64_t now) noexcept {
+  function_ticker& r = record_of(t);
   {
     const std::lock_guard held(r.lock);
     if (r.due == 0 || now < r.due) return;
@@ -134,8 +138,13 @@ void fire_function_ticker(timer_node& t, std::int64_t now) noexcept {
   fire_callback(t, now);
 }
 
+/// Takes the tick that a call is for.
+struct taken_tick {
+  bool any;        ///< false: it was stopped meanwhile
+  bool no_memory;  ///< there is no memory to go on with: the ticker stands still
+};
 taken_tick take_tick(timer_node& t) noexcept {
-  function_ticker& r = *ticker_record(t);
+  function_ticker& r = record_of(t);
   bool armed = true;
   bool more = false;
   {
@@ -148,6 +157,46 @@ taken_tick take_tick(timer_node& t) noexcept {
   }
   if (more) fire_callback(t, 0);
   return {.any = true, .no_memory = !armed};
+}
+
+void invoke(timer_node& t) {
+  const taken_tick tick = take_tick(t);
+  const ticking_function& function = record_of(t).function;
+  if (tick.any) function.call(t, function.f);
+  if (tick.no_memory) throw std::bad_alloc();
+}
+
+void destroy(timer_node& t) noexcept {
+  function_ticker& r = record_of(t);
+  destroy_function(r);
+  delete &r;
+}
+
+constexpr timer_operations operations{
+    .stop = &stop, .reset = &reset, .end = &end, .detach = &detach_function};
+constexpr timer_behaviour behaviour{
+    .fire = &fire, .invoke = &invoke, .destroy = &destroy, .operations = &operations};
+
+}  // namespace
+
+timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
+                                  const ticking_function& function) {
+  auto record = std::make_unique<function_ticker>(policy, function);
+  timer_node& t = of.make();
+  ::new (static_cast<void*>(t.payload)) function_ticker*(record.get());
+  t.run = &run_callback;
+  t.does.store(&behaviour, std::memory_order_relaxed);
+  const std::int64_t when = of.deadline(period);
+  arm(*record, when, period);
+  try {
+    of.start(t, when, engine_period(*record, period));
+  } catch (...) {
+    of.free(t);
+    throw;
+  }
+  static_cast<void>(record.release());  // the node's
+  of.clear_up();
+  return &t;
 }
 
 }  // namespace verge::detail

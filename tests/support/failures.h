@@ -2,7 +2,7 @@
 // it. A program that includes this, in its one source file, has the functions replaced through
 // which requests go: malloc and its like, mmap, pthread_create, and those that make descriptors.
 //
-// With a sanitizer, which has a malloc of its own, operator new is replaced in its place.
+// With the address sanitizer, which has a malloc of its own, operator new is replaced in its place.
 #pragma once
 
 #include <dlfcn.h>
@@ -108,7 +108,7 @@ int accept4(int fd, sockaddr* from, socklen_t* length, int flags) {
 
 }  // extern "C"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__)
 
 namespace verge::test {
 inline void* new_or_fail(std::size_t size, std::size_t alignment) {

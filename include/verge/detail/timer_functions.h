@@ -5,14 +5,12 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <optional>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 #include <verge/chan.h>
 #include <verge/clock.h>
-#include <verge/detail/lock.h>
 #include <verge/detail/spawn.h>
 #include <verge/detail/timer_node.h>
 #include <verge/duration.h>
@@ -145,66 +143,17 @@ timer_node* start_func_timer(clockwork& of, std::int64_t delay, F&& f, std::int6
 
 // Tickers with a function: src/timer/function_ticker.cc.
 
-/// What such a ticker keeps beside its function. Its node's payload is a pointer to it, and a
-/// firing that is under way may look at it until the last reference to the node is dropped; the
-/// function is destroyed with the handle. Guarded by the lock.
-struct function_ticker {
-  short_lock lock;
-  const std::uint8_t policy;  ///< missed_ticks
-  void (*const destroy_function)(function_ticker&) noexcept;
-  std::int64_t due{0};  ///< when the ticker, as armed now, is due; 0 if it is not armed
-  std::int64_t period{0};
-  std::int64_t next_tick{0};  ///< burst: the time of the next tick to be taken
-  std::uint64_t owed{0};      ///< ticks that are due and whose call has not begun
-
-  function_ticker(std::uint8_t p, void (*d)(function_ticker&) noexcept) noexcept
-      : policy(p), destroy_function(d) {}
-};
-template <class F>
-struct ticking_function final : function_ticker {
-  std::optional<F> f;
-  template <class G>
-  ticking_function(std::uint8_t p, G&& g)
-      : function_ticker(p, &destroy), f(std::in_place, std::forward<G>(g)) {}
-
- private:
-  static void destroy(function_ticker& r) noexcept { static_cast<ticking_function&>(r).f.reset(); }
+/// The function of such a ticker, and how to call and destroy it.
+struct ticking_function {
+  void* f;
+  void (*call)(timer_node& t, void* f);
+  void (*destroy)(void* f) noexcept;
 };
 
-inline function_ticker*& ticker_record(timer_node& t) noexcept {
-  return *std::launder(reinterpret_cast<function_ticker**>(t.payload));
-}
-
-void fire_function_ticker(timer_node& t, std::int64_t now) noexcept;
-/// Takes the tick that the call is for.
-struct taken_tick {
-  bool any;        ///< false: it was stopped meanwhile
-  bool no_memory;  ///< there is no memory to go on with: the ticker stands still
-};
-taken_tick take_tick(timer_node& t) noexcept;
-/// Takes the record over, unless it throws.
-timer_node* start_function_ticker(clockwork& of, std::int64_t period, function_ticker& record,
-                                  const timer_behaviour& does);
+/// Takes the function over, unless it throws.
+timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
+                                  const ticking_function& function);
 void check_policy(std::uint8_t policy);
-extern const timer_operations function_ticker_operations;
-
-template <class F>
-struct ticker_behaviour {
-  static auto& record(timer_node& t) noexcept {
-    return static_cast<ticking_function<F>&>(*ticker_record(t));
-  }
-  static void invoke(timer_node& t) {
-    const taken_tick tick = take_tick(t);
-    if (tick.any) call_function(t, *record(t).f);
-    if (tick.no_memory) throw std::bad_alloc();
-  }
-  static void destroy(timer_node& t) noexcept { delete &record(t); }
-
-  static constexpr timer_behaviour does{.fire = &fire_function_ticker,
-                                        .invoke = &invoke,
-                                        .destroy = &destroy,
-                                        .operations = &function_ticker_operations};
-};
 
 template <class F>
 timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std::uint8_t policy) {
@@ -212,10 +161,13 @@ timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std:
   check_period(period);
   check_policy(policy);
   check_callable(f);
-  auto record = std::make_unique<ticking_function<callable>>(policy, std::forward<F>(f));
-  timer_node* const t =
-      start_function_ticker(of, period, *record, ticker_behaviour<callable>::does);
-  static_cast<void>(record.release());  // the node's
+  auto function = std::make_unique<callable>(std::forward<F>(f));
+  timer_node* const t = start_function_ticker(
+      of, period, policy,
+      {.f = function.get(),
+       .call = [](timer_node& node, void* g) { call_function(node, *static_cast<callable*>(g)); },
+       .destroy = [](void* g) noexcept { delete static_cast<callable*>(g); }});
+  static_cast<void>(function.release());  // the ticker's
   return t;
 }
 
