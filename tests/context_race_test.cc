@@ -10,6 +10,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <limits>
 #include <random>
 #include <stop_token>
 #include <thread>
@@ -159,30 +160,33 @@ TEST(context_race, of_handles_that_go) {
   EXPECT_TRUE(eventually([] { return token::alive() == 0; }));
 }
 
-/// Runs `stops` on a second thread at about the moment of `drops` on this one, again and again.
+/// Requests a stop on a second thread at about the moment of `drops` on this one, again and again:
+/// many times, or for as long as that takes on a busy machine.
 class duel {
  public:
   template <class Make, class Drops>
   void run(Make make, Drops drops) {
-    const int rounds = scale(20'000, 5'000);
     std::stop_source source;
     std::jthread stops([&, random = std::minstd_rand(1)]() mutable {
-      for (int round = 1; round <= rounds; ++round) {
+      for (int round = 1;; ++round) {
         await(begun_, round);
+        if (begun_ == over) return;
         loiter(random);
         source.request_stop();
-        ended_.store(round);
+        ended_ = round;
       }
     });
     std::minstd_rand random(2);
-    for (int round = 1; round <= rounds; ++round) {
+    const auto enough = std::chrono::steady_clock::now() + 2s;
+    for (int round = 1; round <= 50'000 && std::chrono::steady_clock::now() < enough; ++round) {
       source = std::stop_source();
       auto made = make(source.get_token());
-      begun_.store(round);
+      begun_ = round;
       loiter(random);
       drops(made);
       await(ended_, round);
     }
+    begun_ = over;
   }
 
  private:
@@ -192,6 +196,7 @@ class duel {
   static void loiter(std::minstd_rand& random) {
     for (auto i = random() % 200; i != 0; --i) detail::pause();
   }
+  static constexpr int over = std::numeric_limits<int>::max();
   std::atomic<int> begun_{0};
   std::atomic<int> ended_{0};
 };
