@@ -20,8 +20,8 @@
 #include <mutex>
 
 #include <clock/arithmetic.h>
+#include <engine/clockwork.h>
 #include <timer/callback.h>
-#include <timer/clockwork.h>
 #include <verge/detail/timer_functions.h>
 #include <verge/time.h>
 
