@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <exception>
 
+#include <base/this_thread.h>
+#include <engine/clockwork.h>
 #include <engine/engine.h>
+#include <engine/make_engine.h>
+#include <sched/living_schedulers.h>
 #include <sched/runtime_core.h>
-#include <sched/this_thread.h>
-#include <timer/clockwork.h>
 
 namespace verge::bench {
 

@@ -20,11 +20,12 @@
 #include <thread>
 #include <vector>
 
-#include <sched/this_thread.h>
+#include <base/this_thread.h>
+#include <engine/clockwork.h>
+#include <sched/living_schedulers.h>
 #include <support/patience.h>
 #include <support/scale.h>
 #include <support/thread_state.h>
-#include <timer/clockwork.h>
 
 // A child of a program with threads is just what this is about; the sanitizer would end it.
 extern "C" const char* __tsan_default_options();  // NOLINT(bugprone-reserved-identifier)

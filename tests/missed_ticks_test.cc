@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include <engine/clockwork.h>
 #include <support/fake_engine.h>
 #include <support/patience.h>
 #include <support/thread_state.h>
-#include <timer/clockwork.h>
 
 namespace verge {
 namespace {

@@ -13,9 +13,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include <base/runtime_thread.h>
 #include <clock/true_clock.h>
 #include <sched/live_scheduler.h>
-#include <sched/runtime_thread.h>
 #include <support/as_default.h>
 #include <support/blockers.h>
 #include <support/fake_engine.h>

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <system_error>
 
-#include <sched/runtime_thread.h>
+#include <base/runtime_thread.h>
 
 namespace verge {
 namespace {

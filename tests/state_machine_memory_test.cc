@@ -1,8 +1,8 @@
 // The state machine when memory runs out: the allocator fails at every point in turn, and whatever
 // was asked for leaves everything as it was and can be asked for again.
+#include <engine/ten_states/bad_timer.h>
+#include <engine/ten_states/state_machine.h>
 #include <gtest/gtest.h>
-#include <timer/bad_timer.h>
-#include <timer/state_machine.h>
 
 #include <atomic>
 #include <mutex>

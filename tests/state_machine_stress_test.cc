@@ -5,10 +5,10 @@
 // Time is a counter that the users advance. Every arming of a timer ends in exactly one of three
 // ways - it fires, a stop says true, a reset says true and replaces it - so in the end, when all is
 // quiet, the numbers must agree, timer by timer.
+#include <engine/ten_states/bad_timer.h>
+#include <engine/ten_states/state_machine.h>
 #include <gtest/gtest.h>
 #include <support/scale.h>
-#include <timer/bad_timer.h>
-#include <timer/state_machine.h>
 
 #include <atomic>
 #include <mutex>

@@ -30,10 +30,10 @@
 #include <thread>
 #include <vector>
 
+#include <engine/clockwork.h>
 #include <support/as_default.h>
 #include <support/engines.h>
 #include <support/patience.h>
-#include <timer/clockwork.h>
 
 namespace verge::test {
 namespace {

@@ -13,8 +13,8 @@
 #include <stdexcept>
 
 #include <context/scope.h>
+#include <engine/clockwork.h>
 #include <timer/callback.h>
-#include <timer/clockwork.h>
 
 namespace verge::detail {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <context/scope.h>
-#include <timer/clockwork.h>
+#include <engine/clockwork.h>
 #include <verge/under.h>
 
 namespace verge {

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <new>
 
-#include <timer/clockwork.h>
+#include <engine/clockwork.h>
 
 namespace verge::detail {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <timer/clockwork.h>
+#include <node/node_store.h>
 
 namespace verge::detail {
 
@@ -10,7 +10,7 @@ void dead_nodes::bury_all() noexcept {
   runnable* r = first_.exchange(nullptr, std::memory_order_acquire);
   while (r != nullptr) {
     auto& t = static_cast<timer_node&>(*std::exchange(r, r->next));
-    clockwork::of(t).bury(t);
+    node_store::of(t).bury(t);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <clock/arithmetic.h>
+#include <node/node_store.h>
 #include <verge/detail/timer_node.h>
 
 /// What the rest of verge knows of an engine: a queue of timers, or several, with its locking.
@@ -63,21 +64,6 @@ enum class retired : std::uint8_t {
   shared,  ///< others refer to it
   alone,   ///< nobody else refers to it: all of the node is the caller's
   taken,   ///< the engine has taken it over, and frees it: it is not to be touched any more
-};
-
-struct node_layout {
-  std::size_t size;
-  std::size_t timer_at;
-
-  template <class Node>
-  static node_layout of() noexcept {
-    static_assert(std::is_trivially_destructible_v<Node>);
-    alignas(Node) static std::byte somewhere[sizeof(Node)];
-    const auto* timer = static_cast<const timer_node*>(reinterpret_cast<const Node*>(somewhere));
-    return {.size = sizeof(Node),
-            .timer_at =
-                static_cast<std::size_t>(reinterpret_cast<const std::byte*>(timer) - somewhere)};
-  }
 };
 
 class engine {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include <timer/clockwork.h>
+#include <node/node_store.h>
 
 namespace verge::detail {
 
@@ -70,7 +70,7 @@ void hybrid::fire(timer_node& t, std::int64_t now) noexcept {
   const timer_behaviour& does = *t.does.load(std::memory_order_acquire);
   if (does.take != nullptr) return does.take(t, now);
   does.fire(t, now);
-  clockwork::of(t).release(t);
+  node_store::of(t).release(t);
 }
 
 timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noexcept {

@@ -12,9 +12,9 @@
 
 #include <engine/dead_nodes.h>
 #include <engine/engine.h>
-#include <engine/hybrid_timers.h>
 #include <memory/slab_pool.h>
 #include <memory/thread_slot.h>
+#include <queue/hybrid_timers.h>
 #include <verge/detail/lock.h>
 
 /// The engine that verge brings of its own: exact like a heap, constant-time like a wheel, and

@@ -1,5 +1,7 @@
 // The engines by name.
 
+#include <engine/make_engine.h>
+
 #include <array>
 #include <stdexcept>
 #include <string>
@@ -7,7 +9,6 @@
 #include <engine/hybrid.h>
 #include <engine/processor_heap.h>
 #include <engine/threaded_engine.h>
-#include <sched/runtime_core.h>
 
 namespace verge {
 

@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include <timer/bad_timer.h>
-#include <timer/clockwork.h>
+#include <engine/ten_states/bad_timer.h>
+#include <node/node_store.h>
 
 namespace verge::detail {
 
@@ -50,7 +50,7 @@ inline void processor_heap::timers::give_back_one() noexcept {
   // This one will be written to soon, the next one be looked at here.
   __builtin_prefetch(static_cast<timer_node*>(&n) + 1, 1);
   __builtin_prefetch(spare, 1);
-  clockwork::of(n).free(n);
+  node_store::of(n).free(n);
 }
 
 /// May be called with the heap's lock held; and is, if the timer was left to the heap: who did that
@@ -69,10 +69,10 @@ inline void processor_heap::policy::release(machine_timer& t) noexcept {
 void processor_heap::policy::release_shared(node& n) noexcept {
   if (n.refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (n.does.load(std::memory_order_acquire)->destroy == nullptr) {
-    clockwork::of(n).free(n);
+    node_store::of(n).free(n);
     return;
   }
-  clockwork& of = clockwork::of(n);
+  node_store& of = node_store::of(n);
   static_cast<timers&>(*n.owner.load(std::memory_order_relaxed)).engine.dead_.add(n);
   of.leave_dead();
 }

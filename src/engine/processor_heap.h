@@ -7,8 +7,8 @@
 
 #include <engine/dead_nodes.h>
 #include <engine/engine.h>
+#include <engine/ten_states/state_machine.h>
 #include <memory/slab_pool.h>
-#include <timer/state_machine.h>
 #include <verge/detail/lock.h>
 
 /// The engine of Go 1.14 to 1.22: a 4-ary heap per processor, lazy removal, the ten-state machine.

@@ -9,13 +9,13 @@
 #include <thread>
 #include <utility>
 
+#include <base/futex.h>
+#include <base/runtime_thread.h>
+#include <base/this_thread.h>
 #include <clock/arithmetic.h>
 #include <clock/fast_clock.h>
 #include <engine/engine.h>
-#include <sched/futex.h>
-#include <sched/runtime_thread.h>
-#include <sched/this_thread.h>
-#include <timer/clockwork.h>
+#include <node/node_store.h>
 #include <verge/detail/lock.h>
 
 /// A queue of timers, the lock around it, and the thread that sleeps until the first of them is
@@ -124,8 +124,8 @@ class alignas(128) queue_thread {
         if (due.periodic) error = repeat(*t, due.when, now);
       }
       t->does.load(std::memory_order_acquire)->fire(*t, now);
-      if (error) clockwork::of(*t).home().unhandled(std::move(error));
-      clockwork::of(*t).release(*t);
+      if (error) node_store::of(*t).home().unhandled(std::move(error));
+      node_store::of(*t).release(*t);
     }
     return ran;
   }
@@ -166,7 +166,7 @@ class alignas(128) queue_thread {
         t = static_cast<node*>(queue_.pop_any().timer);
       }
       if (t == nullptr) return;
-      clockwork::of(*t).release(*t);
+      node_store::of(*t).release(*t);
     }
   }
 

@@ -1,5 +1,5 @@
+#include <base/fence.h>
 #include <memory/slab_pool.h>
-#include <sched/fence.h>
 #include <verge/detail/lock.h>
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include <base/system_call.h>
 #include <net/sockets.h>
-#include <net/system_call.h>
 #include <verge/detail/io_operation.h>
 
 namespace verge::detail {

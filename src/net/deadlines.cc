@@ -3,8 +3,8 @@
 #include <new>
 #include <stdexcept>
 
+#include <engine/clockwork.h>
 #include <net/descriptor.h>
-#include <timer/clockwork.h>
 
 namespace verge::detail {
 

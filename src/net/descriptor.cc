@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
-#include <sched/this_thread.h>
-#include <timer/clockwork.h>
+#include <base/this_thread.h>
+#include <engine/clockwork.h>
 
 namespace verge::detail {
 

@@ -14,11 +14,19 @@
 #include <ctime>
 #include <stdexcept>
 
-#include <net/system_call.h>
+#include <base/system_call.h>
+#include <net/descriptor.h>
 
 namespace verge::detail {
 
 namespace {
+
+/// After a call that failed: false if it would block, else its error is the operation's.
+bool ends_by_errno(std::error_code& error) noexcept {
+  if (would_block(errno)) return false;
+  error = system_error_code(errno);
+  return true;
+}
 
 /// The kernel takes no more in one call.
 constexpr std::size_t most_at_once = 1U << 30;

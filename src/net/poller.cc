@@ -3,7 +3,6 @@
 #include <linux/time_types.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -264,10 +263,6 @@ poller_statistics poller::statistics() const noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;
   return {blocking_polls_.load(relaxed), wake_ups_.load(relaxed), time_outs_.load(relaxed),
           breaks_written_.load(relaxed), source_events_.load(relaxed)};
-}
-
-void set_timer_slack(unsigned long nanoseconds) noexcept {
-  prctl(PR_SET_TIMERSLACK, nanoseconds, 0UL, 0UL, 0UL);
 }
 
 }  // namespace verge::detail

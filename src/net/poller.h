@@ -27,9 +27,9 @@
 //    destroy it: the destructor only closes descriptors.
 #pragma once
 
-#include <net/file_descriptor.h>
+#include <base/file_descriptor.h>
+#include <base/ready_list.h>
 #include <net/source_table.h>
-#include <sched/ready_list.h>
 
 #include <atomic>
 #include <cstdint>
@@ -136,9 +136,5 @@ class poller {
   std::atomic<std::uint64_t> time_outs_{0};
   std::atomic<std::uint64_t> source_events_{0};
 };
-
-/// How late the kernel may end the calling thread's waits so as to save wake-ups: 50 us by default,
-/// which would be most of a timer's lateness. Threads that poll set it to 1, the least there is.
-void set_timer_slack(unsigned long nanoseconds) noexcept;
 
 }  // namespace verge::detail

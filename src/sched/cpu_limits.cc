@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-#include <net/file_descriptor.h>
+#include <base/file_descriptor.h>
 
 namespace verge::detail {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <thread>
 
-#include <sched/futex.h>
+#include <base/futex.h>
 #include <sched/run_queue.h>
 #include <verge/detail/lateness.h>
 

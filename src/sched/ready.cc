@@ -1,8 +1,8 @@
 // What has become ready: onto which queue it goes, and who is woken to run it.
 
-#include <sched/fence.h>
+#include <base/fence.h>
+#include <base/this_thread.h>
 #include <sched/live_scheduler.h>
-#include <sched/this_thread.h>
 
 namespace verge::detail {
 

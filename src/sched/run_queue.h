@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <sched/ready_list.h>
+#include <base/ready_list.h>
 #include <verge/detail/scheduling.h>
 
 /// A processor's local run queue: a ring of 256 that its worker fills and drains without a lock,

@@ -13,10 +13,12 @@
 #include <thread>
 #include <utility>
 
+#include <base/this_thread.h>
 #include <clock/simulated_time.h>
+#include <engine/make_engine.h>
 #include <sched/cpu_limits.h>
+#include <sched/living_schedulers.h>
 #include <sched/runtime_core.h>
-#include <sched/this_thread.h>
 
 namespace verge {
 

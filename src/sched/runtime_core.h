@@ -5,10 +5,12 @@
 #include <atomic>
 #include <memory>
 
+#include <base/this_thread.h>
+#include <engine/clockwork.h>
 #include <sched/live_scheduler.h>
-#include <sched/this_thread.h>
+#include <sched/living_schedulers.h>
 #include <timer/callback.h>
-#include <timer/clockwork.h>
+#include <timer/channel_timer.h>
 
 namespace verge::detail {
 
@@ -60,11 +62,7 @@ void end_timers_and_tasks(Scheduler& s, clockwork& timers, std::shared_ptr<void>
   timers.its_engine().drain();
   end_tasks(s);
   scheduler_ends(s);
-  timers.end(std::move(keep), hold);
+  timers.end(&close_channel_of, std::move(keep), hold);
 }
-
-/// The engine of that name.
-std::unique_ptr<detail::engine> make_engine(verge::engine which, engine_host& host,
-                                            wheel_options wheel = {});
 
 }  // namespace verge::detail

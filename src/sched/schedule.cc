@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <base/fence.h>
+#include <base/this_thread.h>
 #include <clock/true_clock.h>
-#include <sched/fence.h>
 #include <sched/live_scheduler.h>
-#include <sched/this_thread.h>
+#include <sched/living_schedulers.h>
 #include <verge/detail/lock.h>
 
 namespace verge::detail {

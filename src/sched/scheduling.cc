@@ -5,14 +5,13 @@
 #include <stdexcept>
 #include <string>
 
+#include <base/futex.h>
+#include <base/this_thread.h>
 #include <clock/simulated_time.h>
-#include <sched/futex.h>
+#include <sched/living_schedulers.h>
 #include <sched/processor.h>
-#include <sched/this_thread.h>
 
 namespace verge::detail {
-
-thread_local constinit thread_state this_thread{};
 
 namespace {
 

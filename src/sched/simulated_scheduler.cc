@@ -5,11 +5,12 @@
 #include <cstdlib>
 #include <utility>
 
+#include <base/runtime_thread.h>
+#include <base/this_thread.h>
 #include <clock/arithmetic.h>
 #include <clock/simulated_time.h>
-#include <sched/runtime_thread.h>
-#include <sched/this_thread.h>
-#include <timer/clockwork.h>
+#include <engine/clockwork.h>
+#include <sched/living_schedulers.h>
 
 namespace verge::detail {
 

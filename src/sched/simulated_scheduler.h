@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <base/futex.h>
 #include <engine/engine.h>
-#include <sched/futex.h>
 #include <verge/detail/scheduling.h>
 
 /// The scheduler in simulated time: one thing runs at a time, and time moves when nothing can.

@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <thread>
 
+#include <base/this_thread.h>
+#include <engine/clockwork.h>
+#include <engine/make_engine.h>
+#include <sched/living_schedulers.h>
 #include <sched/runtime_core.h>
 #include <sched/simulated_scheduler.h>
-#include <sched/this_thread.h>
 #include <timer/callback.h>
-#include <timer/clockwork.h>
 
 namespace verge {
 

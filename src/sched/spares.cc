@@ -23,8 +23,8 @@
 #include <cstdio>
 #include <new>
 
+#include <base/runtime_thread.h>
 #include <sched/live_scheduler.h>
-#include <sched/runtime_thread.h>
 #include <verge/detail/spawned.h>
 
 namespace verge::detail {

@@ -6,8 +6,9 @@
 #include <mutex>
 #include <utility>
 
+#include <base/this_thread.h>
 #include <sched/live_scheduler.h>
-#include <sched/this_thread.h>
+#include <sched/living_schedulers.h>
 
 namespace verge::detail {
 

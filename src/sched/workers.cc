@@ -10,13 +10,14 @@
 #include <string>
 #include <thread>
 
+#include <base/fence.h>
+#include <base/runtime_thread.h>
+#include <base/this_thread.h>
 #include <clock/fast_clock.h>
 #include <clock/true_clock.h>
-#include <sched/fence.h>
+#include <engine/clockwork.h>
 #include <sched/live_scheduler.h>
-#include <sched/runtime_thread.h>
-#include <sched/this_thread.h>
-#include <timer/clockwork.h>
+#include <sched/living_schedulers.h>
 #include <verge/detail/lock.h>
 
 namespace verge::detail {

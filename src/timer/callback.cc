@@ -15,8 +15,8 @@
 #include <array>
 #include <mutex>
 
+#include <engine/clockwork.h>
 #include <timer/call_count.h>
-#include <timer/clockwork.h>
 #include <verge/detail/lock.h>
 #include <verge/detail/timer_functions.h>
 

@@ -30,8 +30,8 @@
 #include <utility>
 
 #include <clock/arithmetic.h>
+#include <engine/clockwork.h>
 #include <timer/callback.h>
-#include <timer/clockwork.h>
 #include <verge/detail/timer_functions.h>
 
 namespace verge::detail {

@@ -24,8 +24,8 @@
 #include <utility>
 
 #include <clock/arithmetic.h>
+#include <engine/clockwork.h>
 #include <timer/callback.h>
-#include <timer/clockwork.h>
 #include <verge/detail/lock.h>
 #include <verge/detail/timer_functions.h>
 #include <verge/time.h>

@@ -7,9 +7,9 @@
 #include <string>
 
 #include <clock/arithmetic.h>
+#include <engine/clockwork.h>
 #include <timer/callback.h>
 #include <timer/channel_timer.h>
-#include <timer/clockwork.h>
 
 namespace verge::detail {
 

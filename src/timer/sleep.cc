@@ -5,7 +5,7 @@
 #include <new>
 
 #include <clock/arithmetic.h>
-#include <timer/clockwork.h>
+#include <engine/clockwork.h>
 
 namespace verge::detail {
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include <timer/clockwork.h>
+#include <engine/clockwork.h>
 
 namespace verge::test {
 namespace {

@@ -16,9 +16,9 @@
 #include <new>
 #include <string>
 
+#include <engine/ten_states/mutation.h>
+#include <engine/ten_states/state_machine.h>
 #include <explorer/explorer.h>
-#include <timer/mutation.h>
-#include <timer/state_machine.h>
 
 namespace verge::test {
 

@@ -23,11 +23,11 @@
 #include <string>
 #include <vector>
 
-#include <engine/hybrid_timers.h>
 #include <explorer/drain.h>
 #include <explorer/explorer.h>
 #include <explorer/explorer_policy.h>
 #include <explorer/history.h>
+#include <queue/hybrid_timers.h>
 
 namespace verge::test {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <timer/timer_state.h>
+#include <engine/ten_states/timer_state.h>
 
 namespace verge::test {
 

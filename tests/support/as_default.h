@@ -9,7 +9,7 @@
 // processor.
 #pragma once
 
-#include <sched/this_thread.h>
+#include <base/this_thread.h>
 #include <verge/runtime.h>
 
 namespace verge::test {

@@ -17,10 +17,10 @@
 #include <utility>
 
 #include <clock/true_clock.h>
+#include <engine/clockwork.h>
 #include <engine/engine.h>
 #include <sched/live_scheduler.h>
 #include <sched/runtime_core.h>
-#include <timer/clockwork.h>
 
 namespace verge::test {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include <timer/clockwork.h>
+#include <engine/clockwork.h>
 #include <verge/detail/timer_functions.h>
 
 namespace verge::test {

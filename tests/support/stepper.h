@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include <sched/this_thread.h>
+#include <base/this_thread.h>
+#include <sched/living_schedulers.h>
 #include <verge/detail/random.h>
 #include <verge/detail/scheduling.h>
 

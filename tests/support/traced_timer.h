@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <timer/bad_timer.h>
-#include <timer/state_machine.h>
+#include <engine/ten_states/bad_timer.h>
+#include <engine/ten_states/state_machine.h>
 
 namespace verge::detail {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <mutex>
 
-#include <timer/heap_operations.h>
-#include <timer/timers.h>
+#include <engine/ten_states/heap_operations.h>
+#include <engine/ten_states/timers.h>
 
 namespace verge::detail {
 

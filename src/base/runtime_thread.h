@@ -18,4 +18,8 @@ std::thread start_runtime_thread(std::function<void()> f);
 /// False if it is blocked in the kernel, or if that cannot be found out.
 bool is_computing(pid_t thread) noexcept;
 
+/// How late the kernel may end the calling thread's waits so as to save wake-ups: 50 us by default,
+/// which would be most of a timer's lateness. Threads that poll set it to 1, the least there is.
+void set_timer_slack(unsigned long nanoseconds) noexcept;
+
 }  // namespace verge::detail

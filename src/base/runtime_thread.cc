@@ -1,7 +1,8 @@
-#include <sched/runtime_thread.h>
+#include <base/runtime_thread.h>
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include <array>
 #include <csignal>
@@ -10,9 +11,8 @@
 #include <system_error>
 #include <utility>
 
-#include <net/file_descriptor.h>
-#include <net/poller.h>
-#include <net/system_call.h>
+#include <base/file_descriptor.h>
+#include <base/system_call.h>
 
 namespace verge::detail {
 
@@ -55,6 +55,10 @@ bool is_computing(pid_t thread) noexcept {
   const std::string_view stat(text.data(), n < 0 ? 0 : static_cast<std::size_t>(n));
   const std::size_t name_ends = stat.rfind(')');  // a name may have anything in it, ")" too
   return name_ends != std::string_view::npos && stat.substr(name_ends, 3) == ") R";
+}
+
+void set_timer_slack(unsigned long nanoseconds) noexcept {
+  prctl(PR_SET_TIMERSLACK, nanoseconds, 0UL, 0UL, 0UL);
 }
 
 }  // namespace verge::detail

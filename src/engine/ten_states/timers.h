@@ -17,9 +17,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <engine/ten_states/mutation.h>
+#include <engine/ten_states/timer.h>
 #include <queue/quad_heap.h>
-#include <timer/mutation.h>
-#include <timer/timer.h>
 
 namespace verge::detail {
 

@@ -103,5 +103,5 @@
 //   memory, mutation               optional: timers.h, mutation.h
 #pragma once
 
-#include <timer/heap_operations.h>
-#include <timer/timer_operations.h>
+#include <engine/ten_states/heap_operations.h>
+#include <engine/ten_states/timer_operations.h>

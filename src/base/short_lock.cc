@@ -2,7 +2,7 @@
 
 #include <verge/detail/lock.h>
 
-#include <sched/futex.h>
+#include <base/futex.h>
 
 namespace verge::detail {
 

@@ -1,4 +1,4 @@
-#include <sched/fence.h>
+#include <base/fence.h>
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>

@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include <timer/timer_state.h>
+#include <engine/ten_states/timer_state.h>
 
 namespace verge::detail {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include <clock/arithmetic.h>
-#include <timer/timers.h>
+#include <engine/ten_states/timers.h>
 
 namespace verge::detail {
 

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include <timer/timer_state.h>
+#include <engine/ten_states/timer_state.h>
 
 namespace verge::detail {
 

@@ -1,0 +1,53 @@
+#include <engine/clockwork.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace verge::detail {
+
+clockwork::clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host)
+    : node_store(e->layout(), s),
+      engine_(std::move(e)),
+      quick_(dynamic_cast<hybrid*>(engine_.get())),
+      host_(host),
+      in_real_time_(!host.simulated()) {
+  engine_->attach(nodes());
+  // Probing the clock opens a descriptor; do it here, not later on a worker.
+  if (in_real_time_) static_cast<void>(fast_clock::source_in_use());
+}
+
+std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
+  // The cheap time is ahead of the true one: `when` may be between the two.
+  return when > cheap_now() ? when : std::max(when, as_time(host_.now()));
+}
+
+void clockwork::close() noexcept {
+  if (closing()) return;
+  quick_.store(nullptr, std::memory_order_relaxed);
+  close_store();
+}
+
+void clockwork::end(void (*at_end)(timer_node&) noexcept, std::shared_ptr<void> keep,
+                    bool hold) noexcept {
+  close();
+  mark(has_ended);
+  // A concurrent restart is either drained here or observes has_ended; the queue's lock orders the
+  // two. A thread that still took the engine for quick() may meet neither: its timer is armed, for
+  // nothing, until it is stopped with its handle.
+  engine_->drain();
+  if (at_end != nullptr) for_each_live(at_end);
+  end_store(std::move(keep), hold);
+}
+
+void clockwork::take_off_again(timer_node& t) noexcept {
+  engine_->stop(t);
+  mark(has_strays);
+}
+
+void clockwork::clear_up_now() noexcept {
+  if (given_up()) return;
+  if (take_marks()) return engine_->drain();
+  engine_->bury_dead();
+}
+
+}  // namespace verge::detail

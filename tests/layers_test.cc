@@ -1,0 +1,152 @@
+// The layers of docs/architecture.md: its table says which folder of src/ includes which, and here
+// the include graph is computed and held to it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <istream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+const fs::path root = VERGE_SOURCE_DIR;
+
+/// Folder of src/ to the folders that it may include.
+using layers = std::map<std::string, std::set<std::string>>;
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" `");
+  const auto last = text.find_last_not_of(" `");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+std::vector<std::string> split(const std::string& line, char at) {
+  std::vector<std::string> parts;
+  std::istringstream in(line);
+  for (std::string part; std::getline(in, part, at);) parts.push_back(trimmed(part));
+  return parts;
+}
+
+/// The rows "| `src/NAME/` | what | a, b |" of a document.
+layers read_table(std::istream& document) {
+  layers table;
+  for (std::string line; std::getline(document, line);) {
+    const auto cells = split(line, '|');
+    if (cells.size() < 4 || !cells[1].starts_with("src/")) continue;
+    std::string folder = cells[1].substr(4);
+    if (folder.ends_with('/')) folder.pop_back();
+    auto& below = table[folder];
+    for (const auto& name : split(cells[3], ','))
+      if (!name.empty()) below.insert(name);
+  }
+  return table;
+}
+
+/// The folder that a line includes from, or nothing: "queue" of `#include <queue/divisor.h>`.
+std::string included_folder(const std::string& line, const layers& table) {
+  if (!line.starts_with("#include ") || line.size() < 11) return "";
+  const std::string path = line.substr(10);
+  const std::string folder = path.substr(0, std::min(path.find('/'), path.size()));
+  return table.contains(folder) ? folder : "";
+}
+
+/// What is wrong with one file of a folder.
+std::vector<std::string> faults_of(std::istream& source, const std::string& name,
+                                   const std::string& folder, const layers& table) {
+  std::vector<std::string> faults;
+  int number = 0;
+  for (std::string line; std::getline(source, line);) {
+    ++number;
+    const std::string to = included_folder(line, table);
+    if (to.empty() || to == folder) continue;
+    if (!table.contains(folder) || !table.at(folder).contains(to)) {
+      faults.push_back(name + ":" + std::to_string(number) + ": " +
+                       (folder.empty() ? "a public header" : folder) + " must not include " + to);
+    }
+  }
+  return faults;
+}
+
+/// Folders from which a walk along the table comes back to them.
+std::vector<std::string> in_cycles(const layers& table) {
+  std::vector<std::string> found;
+  for (const auto& start : table) {
+    std::set<std::string> seen;
+    std::vector<std::string> next(start.second.begin(), start.second.end());
+    while (!next.empty()) {
+      const std::string at = next.back();
+      next.pop_back();
+      if (!seen.insert(at).second || !table.contains(at)) continue;
+      next.insert(next.end(), table.at(at).begin(), table.at(at).end());
+    }
+    if (seen.contains(start.first)) found.push_back(start.first);
+  }
+  return found;
+}
+
+layers read_architecture() {
+  std::ifstream document(root / "docs/architecture.md");
+  return read_table(document);
+}
+
+TEST(layers, are_kept_by_every_include) {
+  const layers table = read_architecture();
+  int files = 0;
+  for (const char* const tree : {"src", "include"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / tree)) {
+      const fs::path& path = entry.path();
+      if (path.extension() != ".h" && path.extension() != ".cc") continue;
+      ++files;
+      const fs::path inside = path.lexically_relative(root / tree);
+      const bool has_folder = std::string(tree) == "src" && inside.has_parent_path();
+      std::ifstream source(path);
+      EXPECT_THAT(faults_of(source, path.string(), has_folder ? *inside.begin() : "", table),
+                  IsEmpty());
+    }
+  }
+  EXPECT_GT(files, 100);
+}
+
+TEST(layers, make_no_cycle) { EXPECT_THAT(in_cycles(read_architecture()), IsEmpty()); }
+
+TEST(layers, of_the_table_are_the_folders_of_the_tree) {
+  std::vector<std::string> there;
+  for (const auto& entry : fs::directory_iterator(root / "src"))
+    if (entry.is_directory()) there.push_back(entry.path().filename());
+  std::vector<std::string> told;
+  for (const auto& row : read_architecture()) told.push_back(row.first);
+  EXPECT_THAT(there, testing::UnorderedElementsAreArray(told));
+}
+
+// The checks above would be worth nothing if these could not fail.
+
+TEST(layers_check, names_file_and_line_of_an_include_that_is_not_in_the_table) {
+  std::istringstream document("| `src/low/` | . | |\n| `src/high/` | . | low |\n");
+  const layers table = read_table(document);
+  std::istringstream allowed("#include <low/a.h>\n#include <verge/time.h>\n#include <vector>\n");
+  EXPECT_THAT(faults_of(allowed, "b.cc", "high", table), IsEmpty());
+  std::istringstream upward("#pragma once\n#include <high/b.h>\n");
+  EXPECT_THAT(faults_of(upward, "a.h", "low", table),
+              ElementsAre("a.h:2: low must not include high"));
+  std::istringstream in_public("#include <low/a.h>\n");
+  EXPECT_THAT(faults_of(in_public, "time.h", "", table),
+              ElementsAre("time.h:1: a public header must not include low"));
+}
+
+TEST(layers_check, finds_a_cycle) {
+  EXPECT_THAT(in_cycles({{"a", {"b"}}, {"b", {"c"}}, {"c", {"a"}}, {"d", {"a"}}}),
+              ElementsAre("a", "b", "c"));
+}
+
+}  // namespace
