@@ -1,5 +1,6 @@
 // The network poller: breaks, time-outs in nanoseconds by every way of waiting, sources and stale
 // events.
+#include <base/runtime_thread.h>
 #include <net/poller.h>
 #include <support/scale.h>
 
