@@ -1,9 +1,9 @@
 // Proof that the tests bite: bugs that the machine must not have, put back one at a time.
 //
 // Each mutant (engine/ten_states/mutation.h) is the machine with one historic bug. It must be
-// caught, by the check that the test names, within the scenarios that the machine itself passes; and the machine
-// passes the very scenario that the mutant failed. Two that are slow and not wrong are caught by
-// counting.
+// caught, by the check that the test names, within the scenarios that the machine itself passes;
+// and the machine passes the very scenario that the mutant failed. Two that are slow and not wrong
+// are caught by counting.
 #include <explorer/explored.h>
 #include <explorer/scenarios.h>
 #include <gtest/gtest.h>
