@@ -17,12 +17,6 @@ namespace {
 class nobody : public watcher {
  public:
   nobody() { watcher::now = this; }
-  void touched(const void*) override {}
-  void state_written(const void*, timer_state, timer_state) override {}
-  void acquired(void*) override {}
-  void released(void*) override {}
-  void woken(void*, std::int64_t) override {}
-  [[noreturn]] void bad(const char*, const void*, timer_state) override { std::abort(); }
   std::string name_of(const void*) override { return "x"; }
 };
 

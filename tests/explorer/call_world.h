@@ -127,12 +127,6 @@ class call_world final : public program, public watcher {
     }
   }
 
-  void touched(const void*) override {}
-  void state_written(const void*, timer_state, timer_state) override {}
-  void acquired(void*) override {}
-  void released(void*) override {}
-  void woken(void*, std::int64_t) override {}
-  [[noreturn]] void bad(const char*, const void*, timer_state) override { std::abort(); }
   std::string name_of(const void* p) override {
     if (p == &queued_) return "the queue";
     if (p == &waiting_) return "the waiting thread";

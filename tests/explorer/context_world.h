@@ -412,11 +412,6 @@ class context_world final : public program, public watcher {
                                    " is touched after it was freed");
     }
   }
-  void state_written(const void*, timer_state, timer_state) override {}
-  void acquired(void*) override {}
-  void released(void*) override {}
-  void woken(void*, std::int64_t) override {}
-  [[noreturn]] void bad(const char*, const void*, timer_state) override { std::abort(); }
   std::string name_of(const void* p) override {
     const slot* const s = slot_of(p);
     if (s == nullptr) return "a timer or the stop source";

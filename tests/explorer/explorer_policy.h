@@ -25,16 +25,20 @@ namespace verge::test {
 using detail::mutant;
 using detail::timer_state;
 
-/// Told of what happens; all addresses are those of atomics or timers.
+/// Told of what happens; all addresses are those of atomics or timers. What a world has no use for
+/// it leaves out.
 class watcher {
  public:
   virtual ~watcher() = default;
-  virtual void touched(const void* atomic) = 0;
-  virtual void state_written(const void* atomic, timer_state from, timer_state to) = 0;
-  virtual void acquired(void* timer) = 0;
-  virtual void released(void* timer) = 0;
-  virtual void woken(void* timers, std::int64_t when) = 0;
-  [[noreturn]] virtual void bad(const char* operation, const void* timer, timer_state s) = 0;
+  virtual void touched(const void* /*atomic*/) {}
+  virtual void state_written(const void* /*atomic*/, timer_state /*from*/, timer_state /*to*/) {}
+  virtual void acquired(void* /*timer*/) {}
+  virtual void released(void* /*timer*/) {}
+  virtual void woken(void* /*timers*/, std::int64_t /*when*/) {}
+  [[noreturn]] virtual void bad(const char* /*operation*/, const void* /*timer*/,
+                                timer_state /*s*/) {
+    std::abort();
+  }
   virtual std::string name_of(const void* atomic) = 0;
 
   inline static watcher* now = nullptr;

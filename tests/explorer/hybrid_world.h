@@ -232,7 +232,6 @@ class hybrid_world final : public program, public watcher {
     std::size_t& begin = begin_[explorer_.current()];
     if (begin == 0) begin = explorer_.step();
   }
-  void state_written(const void*, timer_state, timer_state) override {}
   void acquired(void* p) override {
     auto& t = *static_cast<hybrid_node*>(p);
     if (t.freed) explorer_.fail("references", name(t) + " is acquired after it was freed");
@@ -251,7 +250,6 @@ class hybrid_world final : public program, public watcher {
     const std::int64_t until = poll_until_.load();
     if (until != 0 && when < until) woken_ = true;
   }
-  [[noreturn]] void bad(const char*, const void*, timer_state) override { std::abort(); }
   std::string name_of(const void* p) override {
     for (const hybrid_node& t : nodes_) {
       if (p == &t.word) return name(t) + "'s word";
