@@ -12,8 +12,8 @@
 #include <verge/detail/scheduling.h>
 #include <verge/detail/timer_node.h>
 
-/// The memory of a runtime's timers, below every engine: where nodes come from, who drops the last
-/// reference to one, and how long all of it lives.
+/// The memory of a runtime's timers, below every engine: where nodes come from, what the last
+/// reference to one does, and how long all of it lives.
 ///
 /// A node's store is found from the node's address, so a handle is one pointer. A store outlives
 /// its runtime for as long as there are handles to its timers: they can be stopped and destroyed as
