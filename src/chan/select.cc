@@ -12,13 +12,13 @@ namespace verge::detail {
 select_state::select_state(std::span<select_arm*> arms, chan_base** locks,
                            std::uint32_t* order) noexcept
     : arms_(arms), order_(order, arms.size()) {
+  chan_base** end = locks;
   for (std::size_t i = 0; i < arms.size(); ++i) {
-    locks[i] = &arms[i]->chan_;
+    if (arms[i]->chan_ != nullptr) *end++ = arms[i]->chan_;
     order[i] = static_cast<std::uint32_t>(i);
   }
-  std::sort(locks, locks + arms.size(), std::less<>());
-  chan_base** const end = std::unique(locks, locks + arms.size());
-  locks_ = {locks, end};
+  std::sort(locks, end, std::less<>());
+  locks_ = {locks, std::unique(locks, end)};
 }
 
 bool select_state::start(waiter& w, bool may_wait) noexcept {
@@ -28,7 +28,10 @@ bool select_state::start(waiter& w, bool may_wait) noexcept {
   const bool waits = step.what == chan_step::would_block && may_wait;
   if (waits) {
     std::uint32_t ticket = 0;
-    for (select_arm* arm : arms_) arm->queue_.push(arm->node_, w, ++ticket, arm->value_);
+    for (select_arm* arm : arms_) {
+      ++ticket;
+      if (arm->chan_ != nullptr) arm->queue_->push(arm->node_, w, ticket, arm->value_);
+    }
   }
   unlock_all();
   if (step.to_wake != nullptr) step.to_wake->wake();
@@ -37,6 +40,7 @@ bool select_state::start(waiter& w, bool may_wait) noexcept {
 
 chan_step select_state::try_in_random_order() noexcept {
   for (const std::uint32_t i : order_) {
+    if (arms_[i]->chan_ == nullptr) continue;
     const chan_step step = arms_[i]->try_locked();
     if (step.what == chan_step::would_block) continue;
     if (step.what == chan_step::closed) arms_[i]->node_.closed = true;
@@ -48,9 +52,10 @@ chan_step select_state::try_in_random_order() noexcept {
 
 void select_state::withdraw() noexcept {
   for (select_arm* arm : arms_) {
-    arm->chan_.lock();
-    arm->queue_.remove(arm->node_);
-    arm->chan_.unlock();
+    if (arm->chan_ == nullptr) continue;
+    arm->chan_->lock();
+    arm->queue_->remove(arm->node_);
+    arm->chan_->unlock();
   }
 }
 

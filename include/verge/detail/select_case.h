@@ -47,7 +47,7 @@ class recv_case {
  public:
   class arm final : public recv_arm<T> {
    public:
-    explicit arm(recv_case& c) : recv_arm<T>(c.operation_.channel()) {}
+    explicit arm(recv_case& c) noexcept : recv_arm<T>(c.operation_.channel_if_any()) {}
   };
 
   template <class G>
@@ -76,7 +76,8 @@ class send_case {
  public:
   class arm final : public send_arm<T> {
    public:
-    explicit arm(send_case& c) : send_arm<T>(c.operation_.channel(), c.operation_.value()) {}
+    explicit arm(send_case& c) noexcept
+        : send_arm<T>(c.operation_.channel_if_any(), c.operation_.value()) {}
   };
 
   template <class G>

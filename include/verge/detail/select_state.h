@@ -17,6 +17,7 @@
 ///    holds them while it looks for a case that can go on and while it registers with all the
 ///    queues if there is none. So it sees all its channels at one moment, and nobody can claim its
 ///    waiter half-way: a select that serves another select's waiter has not been claimed itself.
+///  - A case without a channel has no lock and no queue, and is passed over everywhere.
 ///  - It looks in an order drawn at random, so each of the cases that can go on has the same
 ///    chance.
 ///  - It is registered with every case under its own ticket, the case's index + 1. The one who
@@ -27,7 +28,8 @@ namespace verge::detail {
 /// One case of a select.
 class select_arm {
  public:
-  select_arm(chan_base& c, wait_queue& q, void* value) noexcept
+  /// Without a channel the arm is never ready.
+  select_arm(chan_base* c, wait_queue* q, void* value) noexcept
       : chan_(c), queue_(q), value_(value) {}
   select_arm(const select_arm&) = delete;
   select_arm& operator=(const select_arm&) = delete;
@@ -43,8 +45,8 @@ class select_arm {
  private:
   friend class select_state;
 
-  chan_base& chan_;
-  wait_queue& queue_;
+  chan_base* chan_;
+  wait_queue* queue_;
   void* value_;
   wait_node node_;
 };
@@ -52,31 +54,33 @@ class select_arm {
 template <class T>
 class recv_arm : public select_arm {
  public:
-  explicit recv_arm(chan_state<T>& c) noexcept : select_arm(c, c.receivers, &value_), from_(c) {}
+  explicit recv_arm(chan_state<T>* c) noexcept
+      : select_arm(c, c == nullptr ? nullptr : &c->receivers, &value_), from_(c) {}
   std::optional<T>& value() noexcept { return value_; }
 
  protected:
   ~recv_arm() = default;
 
  private:
-  chan_step try_locked() noexcept final { return from_.try_recv_locked(value_); }
+  chan_step try_locked() noexcept final { return from_->try_recv_locked(value_); }
 
-  chan_state<T>& from_;
+  chan_state<T>* from_;
   std::optional<T> value_;
 };
 
 template <class T>
 class send_arm : public select_arm {
  public:
-  send_arm(chan_state<T>& c, T& v) noexcept : select_arm(c, c.senders, &v), to_(c), value_(v) {}
+  send_arm(chan_state<T>* c, T& v) noexcept
+      : select_arm(c, c == nullptr ? nullptr : &c->senders, &v), to_(c), value_(v) {}
 
  protected:
   ~send_arm() = default;
 
  private:
-  chan_step try_locked() noexcept final { return to_.try_send_locked(value_); }
+  chan_step try_locked() noexcept final { return to_->try_send_locked(value_); }
 
-  chan_state<T>& to_;
+  chan_state<T>* to_;
   T& value_;
 };
 
