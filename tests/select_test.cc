@@ -322,7 +322,9 @@ TEST(select, moves_values_and_leaves_none_behind) {
     h.join();
     EXPECT_EQ(got, 2);
     EXPECT_EQ(token::alive(), 0) << "the value that was not sent is gone as well";
-    go([&]() -> task<void> { co_await verge::select(verge::send(a, token(1)), verge::recv(b)); });
+    go([&]() -> task<void> {
+      co_await verge::select(verge::send(a, token(1)), verge::recv(b));
+    }).detach();
     s.run();
   }
   EXPECT_EQ(token::alive(), 0);

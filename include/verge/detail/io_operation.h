@@ -99,7 +99,7 @@ class io_action {
 
 /// What the user holds of an operation. Actions are made from it.
 template <class Action>
-class [[nodiscard("co_await it, or wait() for it")]] io_operation
+class [[nodiscard("co_await it, or call wait()")]] io_operation
     : public awaitable<io_operation<Action>> {
  public:
   using action = Action;

@@ -24,6 +24,11 @@
 ///  - A runnable belongs to whoever runs it from the moment it is made ready: it may run, and be
 ///    gone, before ready() returns.
 ///  - The rules for waiters stand in waiter.h.
+namespace verge {
+class runtime;
+class simulation;
+}  // namespace verge
+
 namespace verge::detail {
 
 class [[gnu::visibility("hidden")]] clockwork;
@@ -93,6 +98,9 @@ inline constexpr std::uint32_t operations_per_system_call = 8;
 scheduler* current_scheduler() noexcept;
 /// The current scheduler, or that of the default runtime, which is started if it has not been.
 scheduler& scheduler_or_default();
+/// The scheduler of that runtime, of that simulation.
+scheduler& scheduler_of(runtime& rt) noexcept;
+scheduler& scheduler_of(simulation& sim) noexcept;
 /// The job that the calling thread is running a piece of, or nullptr.
 job* current_job() noexcept;
 /// The calling thread runs a piece of a job, or of none, from now on: that job's turn begins.
