@@ -35,6 +35,7 @@ class [[gnu::visibility("hidden")]] clockwork;
 class [[gnu::visibility("hidden")]] poller;
 class scheduler;
 class thread_waiter;
+struct [[gnu::visibility("hidden")]] living_schedulers;
 
 /// The process in which something was made. The child of a fork has none of the threads that serve
 /// what was made before, and locks may be held there for ever.
@@ -183,7 +184,7 @@ class scheduler {
   }
 
  private:
-  friend struct living_schedulers;
+  friend living_schedulers;
 
   std::atomic<std::uint32_t> visitors_{0};
   scheduler* next_living_{nullptr};
@@ -282,8 +283,8 @@ class thread_waiter : public waiter {
   }
 
   /// For schedulers: the kernel's side of blocking and of waking.
-  void wait_in_kernel() noexcept;
-  void wake_in_kernel() noexcept;
+  [[gnu::visibility("hidden")]] void wait_in_kernel() noexcept;
+  [[gnu::visibility("hidden")]] void wake_in_kernel() noexcept;
   bool woken() const noexcept { return word_.load(std::memory_order_acquire) != 0; }
   bool may_end_by_deadlock() const noexcept { return on_deadlock_ == on_deadlock::end_wait; }
 

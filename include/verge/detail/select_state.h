@@ -101,10 +101,10 @@ class select_state {
   std::size_t chosen() const noexcept { return chosen_; }
 
  private:
-  chan_step try_in_random_order() noexcept;
-  void shuffle() noexcept;
-  void lock_all() noexcept;
-  void unlock_all() noexcept;
+  [[gnu::visibility("hidden")]] chan_step try_in_random_order() noexcept;
+  [[gnu::visibility("hidden")]] void shuffle() noexcept;
+  [[gnu::visibility("hidden")]] void lock_all() noexcept;
+  [[gnu::visibility("hidden")]] void unlock_all() noexcept;
 
   std::span<select_arm*> arms_;
   std::span<chan_base*> locks_;  // each channel once, by address
