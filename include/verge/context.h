@@ -131,7 +131,7 @@ class context {
 };
 
 /// The right to cancel a context, and the duty: destroying it cancels. An empty canceller has no
-/// context: calling it and detach() throw std::logic_error.
+/// context: calling it does nothing, and detach() throws std::logic_error.
 class canceller {
  public:
   /// Nothing to cancel.
@@ -143,17 +143,16 @@ class canceller {
   }
   ~canceller() {
     if (node_ == nullptr) return;
-    detail::cancel_scope(*node_->scope, {});
+    (*this)();
     detail::drop_user(node_);
   }
   void swap(canceller& other) noexcept { std::swap(node_, other.node_); }
 
   /// Cancels the context, if it is not done yet. From any thread, as often as you like.
-  void operator()() const { (*this)(std::error_code()); }
+  void operator()() const noexcept { (*this)(std::error_code()); }
   /// The same, and says why.
-  void operator()(std::error_code cause) const {
-    if (node_ == nullptr) detail::throw_no_context();
-    detail::cancel_scope(*node_->scope, cause);
+  void operator()(std::error_code cause) const noexcept {
+    if (node_ != nullptr) detail::cancel_scope(*node_->scope, cause);
   }
 
   /// Lets the context go on without a canceller.

@@ -79,7 +79,8 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
 ///
 /// Destroying the handle detaches: the task runs on. The handle is for one thread at a time, save
 /// for cancel() and done(): any thread may call these for as long as the handle exists. An empty
-/// handle has no task: join(), cancel() and detach() throw std::logic_error, and done() is false.
+/// handle has no task: join() and detach() throw std::logic_error, cancel() does nothing, and done() is
+/// false.
 template <class T = void>
 class [[nodiscard("join() the task, or detach() it to let it run on its own")]] join_handle
     : public detail::awaitable<join_handle<T>> {
@@ -113,9 +114,8 @@ class [[nodiscard("join() the task, or detach() it to let it run on its own")]] 
   /// has yet to begin does not. What a task does with its own time is its own business: one that
   /// computes may look at verge::is_cancelled(). Returns at once, from any thread, allocates
   /// nothing.
-  void cancel() {
-    if (task_ == nullptr) detail::throw_nothing_to_join();
-    task_->cancellation.fire(detail::waiter::by_cancellation);
+  void cancel() noexcept {
+    if (task_ != nullptr) task_->cancellation.fire(detail::waiter::by_cancellation);
   }
 
   /// Whether the task has ended, so that joining it does not wait.

@@ -22,10 +22,10 @@
 /// join() it.
 ///
 /// What an empty handle does. It can be moved, swapped, assigned to, asked by `if (handle)` and
-/// destroyed. All else throws std::logic_error: stop(), reset(), detach(), c(), join(), cancel(),
-/// co_await, send(), recv(), calling a canceller. Two exceptions: join_handle::done() is false, and
-/// sockets say net_errc::closed, as all their errors are error codes. A select never chooses a case
-/// without a channel. An empty context is the background.
+/// destroyed. All else throws std::logic_error: stop(), reset(), detach(), c(), join(), co_await,
+/// send(), recv(). The exceptions: to cancel does nothing, as it may be done at any time and as often as
+/// one likes; join_handle::done() is false; sockets say net_errc::closed, as all their errors are error
+/// codes; a select never chooses a case without a channel. An empty context is the background.
 #pragma once
 
 #include <verge/chan.h>
