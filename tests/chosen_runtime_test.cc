@@ -1,5 +1,5 @@
-// Timers, tasks, sleeps and contexts on a runtime that the caller names, from a thread that is none of
-// its workers.
+// Timers, tasks, sleeps and contexts on a runtime that the caller names, from a thread that is none
+// of its workers.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
-// Mistakes in the use of the library that a compiler can find, and what it says about them. The files
-// in mistakes/ are compiled; in each, a line with a comment "warning: TEXT" or "error: TEXT" must give
-// exactly one such message, with that text in it, and no other line any.
+// Mistakes in the use of the library that a compiler can find, and what it says about them. The
+// files in mistakes/ are compiled; in each, a line with a comment "warning: TEXT" or "error: TEXT"
+// must give exactly one such message, with that text in it, and no other line any.
 
 #include <gtest/gtest.h>
 

@@ -152,7 +152,7 @@ TEST(select, lets_its_handlers_exceptions_through) {
   EXPECT_THROW(h.join(), std::runtime_error);
 }
 
-// ---- Cases without a channel ---------------------------------------------------------------------
+// ---- Cases without a channel --------------------------------------------------------------------
 
 TEST(select, a_case_without_a_channel_is_never_ready) {
   chan<int> ready(1);

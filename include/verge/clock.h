@@ -37,9 +37,9 @@ struct clock {
   /// The time for "so long from now", in a few nanoseconds: it reads the processor's time stamp
   /// counter, which unlike now() does not keep cache misses around it from overlapping.
   ///
-  /// It is never behind now(), and ahead by at most fast_ahead; the readings of one thread do not go
-  /// back. So a deadline of fast_now() + d is never early, and late by at most fast_ahead. It must
-  /// not decide whether a time has come: ask now() for that.
+  /// It is never behind now(), and ahead by at most fast_ahead; the readings of one thread do not
+  /// go back. So a deadline of fast_now() + d is never early, and late by at most fast_ahead. It
+  /// must not decide whether a time has come: ask now() for that.
   ///
   ///   timers.reset(idle, verge::clock::fast_now() + 30s);    // a timer_queue with this clock
   ///   timers.run(verge::clock::now());

@@ -39,9 +39,9 @@
 /// The canceller owns the work. Destroying it cancels the context: the caller that started the work
 /// has returned, and its result is no longer wanted. It does not wait for the work to end. (Handles
 /// differ in this: <verge/verge.h> has the table.) detach() lets the context go on to its deadline,
-/// or to its parent's end. A context is shared: copies mean the same one. When the last copy and all
-/// that was derived from it are destroyed, the context is cancelled as well, so that nothing waits
-/// forever for a channel or a stop_token of it.
+/// or to its parent's end. A context is shared: copies mean the same one. When the last copy and
+/// all that was derived from it are destroyed, the context is cancelled as well, so that nothing
+/// waits forever for a channel or a stop_token of it.
 ///
 /// Deriving one is one allocation; its timer is a node of the runtime's. A channel and a
 /// stop_token's state are made when they are asked for.

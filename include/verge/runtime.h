@@ -28,8 +28,8 @@
 ///   rt.run(serve());                     // runs a task and waits for its result
 ///
 /// Inside a task or a callback of a runtime, everything - timers, `go`, sleep - is that runtime's.
-/// Elsewhere it is the default runtime's. To choose another one, from any thread, pass it as the first
-/// argument. The constructors of timer and ticker, after_func, after, every, tick, sleep,
+/// Elsewhere it is the default runtime's. To choose another one, from any thread, pass it as the
+/// first argument. The constructors of timer and ticker, after_func, after, every, tick, sleep,
 /// sleep_until, go, with_timeout and with_deadline take it:
 ///
 ///   auto reminder = verge::after_func(rt, 3min, remind);

@@ -79,8 +79,8 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
 ///
 /// Destroying the handle detaches: the task runs on. The handle is for one thread at a time, save
 /// for cancel() and done(): any thread may call these for as long as the handle exists. An empty
-/// handle has no task: join() and detach() throw std::logic_error, cancel() does nothing, and done() is
-/// false.
+/// handle has no task: join() and detach() throw std::logic_error, cancel() does nothing, and
+/// done() is false.
 template <class T = void>
 class [[nodiscard("join() the task, or detach() it to let it run on its own")]] join_handle
     : public detail::awaitable<join_handle<T>> {

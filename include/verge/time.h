@@ -19,7 +19,7 @@
 ///
 ///   auto reminder = verge::after_func(3min, [=] { remind(customer); });   // a callback, later
 ///   reminder.stop();                                        // true: it will never run
-///   reminder.reset(1h, {.slack = 1s});                      // start it again; a little late will do
+///   reminder.reset(1h, {.slack = 1s});                      // again; a little late will do
 ///
 ///   verge::timer t(30s);                                    // or a channel: t.c() gets the time
 ///   auto when = t.c().recv();
@@ -42,8 +42,8 @@
 ///
 /// A handle owns its timer. Destroying it stops the timer, waits for a callback that runs on
 /// another thread - never for the one it is called from - and destroys what the callback has
-/// captured. So no callback is called, or runs, once the handle is destroyed. detach() lets it go on
-/// by itself. <verge/verge.h> has a table of what the other handles do.
+/// captured. So no callback is called, or runs, once the handle is destroyed. detach() lets it go
+/// on by itself. <verge/verge.h> has a table of what the other handles do.
 ///
 /// With a runtime& as the first argument a timer is that runtime's; without one it is the calling
 /// task's or callback's, on a plain thread the default runtime's.
@@ -52,24 +52,25 @@
 /// recv() gives nothing. A channel whose timer no longer exists - an after() that has fired, a timer
 /// whose handle was destroyed - stays open, and delivers nothing more.
 ///
-/// A callback that is a coroutine function is called, and ends when it has spawned its coroutine. The
-/// coroutine is a task of its own, which no handle waits for.
+/// A callback that is a coroutine function is called, and ends when it has spawned its coroutine.
+/// The coroutine is a task of its own, which no handle waits for.
 ///
 /// Deadlock. The destructor of a handle, and an assignment to it, wait for a callback that runs. So
-/// does reset of a std::optional or std::unique_ptr with a timer in it, or erase of a map's element.
-/// Do not do that while holding a mutex that the callback locks: the callback waits for the mutex and
-/// the destructor for the callback. Move the handle out, and destroy it after the unlock:
+/// does reset of a std::optional or std::unique_ptr with a timer in it, or erase of a map's
+/// element. Do not do that while holding a mutex that the callback locks: the callback waits for
+/// the mutex and the destructor for the callback. Move the handle out, and destroy it after the
+/// unlock:
 ///
 ///   verge::timer old;
 ///   {
 ///     std::lock_guard held(mutex);
-///     old = std::move(connection.idle);       // an empty handle is assigned to: nothing to wait for
+///     old = std::move(connection.idle);       // `old` was empty: nothing to wait for
 ///     old.stop();                             // does not wait
 ///   }                                         // `old` is destroyed without the mutex
 ///
-/// For the same reason two callbacks that run at the same time must not destroy each other's handle:
-/// let them stop() instead. A library that is built without NDEBUG reports a destructor that has
-/// waited for a second, on standard error.
+/// For the same reason two callbacks that run at the same time must not destroy each other's
+/// handle: let them stop() instead. A library that is built without NDEBUG reports a destructor
+/// that has waited for a second, on standard error.
 namespace verge {
 
 using time_point = clock::time_point;
@@ -159,7 +160,8 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
 
 /// Calls f when `d` has passed, as a task of its own: f may block without holding up other timers.
 /// About a thousand may block at once; a call through verge::blocking() lifts that limit, and saves
-/// the 10 ms that it takes to notice. An exception that leaves f is passed to the runtime's handler.
+/// the 10 ms that it takes to notice. An exception that leaves f is passed to the runtime's
+/// handler.
 ///
 /// f takes no arguments. If it is a coroutine function the coroutine is spawned, detached, with a
 /// copy of f: it runs on after the handle is destroyed. What f refers to must last as long; to end
@@ -216,8 +218,8 @@ enum class missed_ticks : std::uint8_t { skip, burst, delay };
 
 /// A timer that fires every period: into its channel, or by calling its function.
 ///
-/// Destroying the handle stops the ticker and waits for a call that runs on another thread. An empty
-/// handle has no ticker: stop(), reset(), detach() and c() throw std::logic_error.
+/// Destroying the handle stops the ticker and waits for a call that runs on another thread. An
+/// empty handle has no ticker: stop(), reset(), detach() and c() throw std::logic_error.
 class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() it")]] ticker {
  public:
   /// No ticker.
@@ -307,8 +309,8 @@ template <class Rep, class Period>
   return detail::tick_channel(detail::timers_of(rt), saturate(period).count());
 }
 
-/// Waits: `co_await verge::sleep(d)` in a coroutine, `verge::sleep(d).wait()` on a plain thread. With
-/// a runtime, its timers and its clock are used; the caller goes on where it was.
+/// Waits: `co_await verge::sleep(d)` in a coroutine, `verge::sleep(d).wait()` on a plain thread.
+/// With a runtime, its timers and its clock are used; the caller goes on where it was.
 template <class Rep, class Period>
 detail::sleep_operation sleep(std::chrono::duration<Rep, Period> d) noexcept {
   return detail::sleep_operation::for_delay(saturate(d).count());

@@ -1,7 +1,7 @@
 /// All of verge. Each header may be included alone as well.
 ///
-/// What destroying an object does. Only the first two rows wait for code of the user's; moving from an
-/// object leaves an empty one, whose destruction does nothing.
+/// What destroying an object does. Only the first two rows, and a runtime's, wait for code of the
+/// user's. Moving from an object leaves an empty one, whose destruction does nothing.
 ///
 ///   | object                   | destroying it                                        | detach() |
 ///   |--------------------------|------------------------------------------------------|----------|
@@ -23,9 +23,10 @@
 ///
 /// What an empty handle does. It can be moved, swapped, assigned to, asked by `if (handle)` and
 /// destroyed. All else throws std::logic_error: stop(), reset(), detach(), c(), join(), co_await,
-/// send(), recv(). The exceptions: to cancel does nothing, as it may be done at any time and as often as
-/// one likes; join_handle::done() is false; sockets say net_errc::closed, as all their errors are error
-/// codes; a select never chooses a case without a channel. An empty context is the background.
+/// send(), recv(). The exceptions: to cancel does nothing, as it may be done at any time and as
+/// often as one likes; join_handle::done() is false; sockets say net_errc::closed, as all their
+/// errors are error codes; a select never chooses a case without a channel. An empty context is the
+/// background.
 #pragma once
 
 #include <verge/chan.h>

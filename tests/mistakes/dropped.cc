@@ -1,5 +1,5 @@
-// Results that are dropped by mistake. mistakes_test.cc compiles this: each line with a comment gives
-// one warning, with that text in it.
+// Results that are dropped by mistake. mistakes_test.cc compiles this: each line with a comment
+// gives one warning, with that text in it.
 #include <verge/context.h>
 #include <verge/net.h>
 #include <verge/runtime.h>

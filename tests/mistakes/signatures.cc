@@ -1,5 +1,5 @@
-// Functions and tasks that do not fit where they are passed. mistakes_test.cc compiles this: each line
-// with a comment gives one error, with that text in it.
+// Functions and tasks that do not fit where they are passed. mistakes_test.cc compiles this: each
+// line with a comment gives one error, with that text in it.
 #include <verge/context.h>
 #include <verge/runtime.h>
 #include <verge/select.h>

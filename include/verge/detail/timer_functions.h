@@ -26,8 +26,8 @@ namespace verge::detail {
 /// The timers of the runtime or simulation that the calling thread belongs to, or of the default
 /// runtime.
 clockwork& timers_here();
-/// The timers of that runtime. Throws std::logic_error in the child of a fork if the runtime was made
-/// before.
+/// The timers of that runtime. Throws std::logic_error in the child of a fork if the runtime was
+/// made before.
 clockwork& timers_of(runtime& rt);
 
 timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack);
