@@ -29,6 +29,10 @@ struct public_clock {
   static std::int64_t now() { return verge::clock::now().time_since_epoch().count(); }
 };
 
+struct public_fast_clock {
+  static std::int64_t now() { return verge::clock::fast_now().time_since_epoch().count(); }
+};
+
 #if defined(__x86_64__)
 struct bare_rdtsc {
   static std::int64_t now() { return static_cast<std::int64_t>(__rdtsc()); }
@@ -59,9 +63,11 @@ BENCHMARK(read<steady>);
 BENCHMARK(read<true_clock>);
 BENCHMARK(read<public_clock>);
 BENCHMARK(read<fast_clock>);
+BENCHMARK(read<public_fast_clock>);
 BENCHMARK(read_and_store_far_away<steady>);
 BENCHMARK(read_and_store_far_away<true_clock>);
 BENCHMARK(read_and_store_far_away<fast_clock>);
+BENCHMARK(read_and_store_far_away<public_fast_clock>);
 #if defined(__x86_64__)
 BENCHMARK(read<bare_rdtsc>);
 BENCHMARK(read_and_store_far_away<bare_rdtsc>);

@@ -22,8 +22,10 @@ else()
 endif()
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/verge-config-version.cmake
   COMPATIBILITY ${VERGE_COMPATIBILITY})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/verge-config.cmake.in
+  ${PROJECT_BINARY_DIR}/verge-config.cmake @ONLY)
 install(FILES
-  ${PROJECT_SOURCE_DIR}/cmake/verge-config.cmake
+  ${PROJECT_BINARY_DIR}/verge-config.cmake
   ${PROJECT_BINARY_DIR}/verge-config-version.cmake
   DESTINATION ${VERGE_PACKAGE_DIR})
 

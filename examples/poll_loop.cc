@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <verge/clock.h>
 #include <verge/queue.h>
 
 #include <chrono>
@@ -15,12 +16,15 @@
 #include <stdexcept>
 
 using namespace std::chrono_literals;
-using loop_clock = std::chrono::steady_clock;
+using loop_clock = verge::clock;
 
 namespace {
 
+/// A queue by verge::clock: deadlines are computed from its fast reading.
+using timer_queue = verge::basic_timer_queue<std::function<void()>, loop_clock>;
+
 /// For poll(): milliseconds until the next timer, rounded up so as not to come too soon and spin.
-int time_out(const verge::timer_queue& timers) {
+int time_out(const timer_queue& timers) {
   const auto next = timers.next();
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - loop_clock::now());
@@ -35,18 +39,18 @@ int main() {
   const int server = ends[0];
   const int client = ends[1];
 
-  verge::timer_queue timers;
+  timer_queue timers;
   bool open = true;
-  const auto idle = timers.start(loop_clock::now() + 50ms, [&] {
+  const auto idle = timers.start(loop_clock::fast_now() + 50ms, [&] {
     std::puts("nothing for 50 ms: closing");
     open = false;
   });
   int messages = 3;
   std::function<void()> talk = [&] {
     if (::write(client, "hello", 5) != 5) throw std::runtime_error("the client cannot write");
-    if (--messages > 0) timers.start(loop_clock::now() + 20ms, talk);
+    if (--messages > 0) timers.start(loop_clock::fast_now() + 20ms, talk);
   };
-  timers.start(loop_clock::now() + 20ms, talk);
+  timers.start(loop_clock::fast_now() + 20ms, talk);
 
   while (open) {
     pollfd watched{.fd = server, .events = POLLIN, .revents = 0};
@@ -54,7 +58,7 @@ int main() {
       char text[64];
       const auto n = ::read(server, text, sizeof text);
       std::printf("%.*s\n", static_cast<int>(n), text);
-      timers.reset(idle, loop_clock::now() + 50ms);
+      timers.reset(idle, loop_clock::fast_now() + 50ms);
     }
     timers.run(loop_clock::now());
   }

@@ -451,8 +451,8 @@ TEST(runtime_that_ends, takes_its_tasks_off_channels_that_others_use) {
       runtime rt({.processors = 2});
       for (int i = 0; i < 10; ++i)
         rt.spawn([&]() -> task<void> {
-          for (;;) co_await verge::recv(ch);
-        });
+            for (;;) co_await verge::recv(ch);
+          }).detach();
       for (int i = 0; i < 20; ++i) ch.send(token(i));
     }
     while (ch.try_send(token())) {
@@ -471,8 +471,8 @@ TEST(runtime_that_ends, may_do_so_while_others_send_to_its_tasks) {
     auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
     for (int i = 0; i < 3; ++i)
       rt->spawn([&]() -> task<void> {
-        for (;;) co_await verge::recv(ch);
-      });
+          for (;;) co_await verge::recv(ch);
+        }).detach();
     std::vector<std::thread> senders;
     for (int i = 0; i < 2; ++i)
       senders.emplace_back([&] {

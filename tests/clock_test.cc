@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <support/scale.h>
 #include <verge/clock.h>
+#include <verge/simulation.h>
 
 #include <algorithm>
 #include <atomic>
@@ -53,6 +54,30 @@ TEST(true_clock, is_what_the_public_clock_reads) {
   EXPECT_LE(before, t);
   EXPECT_LE(t, true_now());
   static_assert(std::chrono::is_clock_v<verge::clock>);
+}
+
+TEST(public_clock, has_a_fast_reading_that_is_never_behind_and_ahead_by_a_bound) {
+  for (const auto source : {fast_clock::source::tsc, fast_clock::source::kernel}) {
+    const source_guard guard(source);
+    if (!guard.granted()) continue;
+    time_point last;
+    for (int i = 0; i < 100'000; ++i) {
+      const time_point before = verge::clock::now();
+      const time_point fast = verge::clock::fast_now();
+      const time_point after = verge::clock::now();
+      ASSERT_GE(fast, before) << "behind";
+      ASSERT_LE(fast, after + verge::clock::fast_ahead) << "too far ahead";
+      ASSERT_GE(fast, last) << "went back";
+      last = fast;
+    }
+  }
+}
+
+TEST(public_clock, reads_simulated_time_fast_as_well) {
+  verge::simulation sim;
+  EXPECT_EQ(verge::clock::fast_now(), sim.now());
+  sim.run_for(1h);
+  EXPECT_EQ(verge::clock::fast_now(), sim.now());
 }
 
 // What one thread saw while it read the fast clock between two readings of the true one.

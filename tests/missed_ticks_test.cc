@@ -47,7 +47,7 @@ class missed_ticks_test : public testing::Test {
   std::int64_t since_start(time_point t) const {
     return std::chrono::duration_cast<milliseconds>(t - start_).count();
   }
-  std::size_t timers_in_use() { return sim_.scheduler().timers().memory().nodes_live; }
+  std::size_t timers_in_use() { return detail::scheduler_of(sim_).timers().memory().nodes_live; }
   /// The drawing: every 10, the first tick is taken at once, and nobody receives until 34.
   void draw(missed_ticks policy, int after_34) {
     const ticker tk(10ms, policy);

@@ -58,7 +58,7 @@ TEST(the_monitor, wakes_a_poller_that_sleeps_past_a_timer) {
   ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
   // One that is busy, or the monitor would sleep as well; the other polls.
   blockers busy;
-  detail::spawn(fake.scheduler(), busy.block());
+  detail::spawn(fake.scheduler(), busy.block()).detach();
   ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
   ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
   ASSERT_EQ(fake.scheduler().poll_rescues(), 0u);
@@ -112,7 +112,7 @@ TEST(the_monitor, counts_no_poller_that_was_woken_and_has_yet_to_run) {
   ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
   // One that is busy, or the monitor would sleep as well; the other polls.
   blockers busy;
-  detail::spawn(fake.scheduler(), busy.block());
+  detail::spawn(fake.scheduler(), busy.block()).detach();
   ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
   ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
   source.happen();
@@ -138,7 +138,7 @@ TEST(the_monitor, counts_no_poller_that_was_woken_and_has_yet_to_run) {
 TEST(the_monitor, polls_the_network_while_all_are_busy) {
   runtime rt({.processors = 1});
   as_default here(rt);
-  auto& scheduler = static_cast<detail::live_scheduler&>(rt.scheduler());
+  auto& scheduler = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
   scheduler.limit_spares(0);  // one might come up, and would poll
   auto [from, to] = make_pipe().or_throw();
   auto reader = rt.spawn([&in = from]() -> task<std::size_t> {
@@ -147,7 +147,7 @@ TEST(the_monitor, polls_the_network_while_all_are_busy) {
   });
   ASSERT_TRUE(eventually([&in = from] { return has_reader(in); }));
   blockers busy;
-  rt.spawn(busy.block());
+  rt.spawn(busy.block()).detach();
   ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
   // A thread that sleeps there since before is got out, and finds no processor to come back from.
   std::chrono::seconds earlier = 1000h;

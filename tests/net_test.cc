@@ -3,6 +3,9 @@
 // deadlines in conformance/net_test.cc.
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <verge/runtime.h>
@@ -116,6 +119,21 @@ TEST_F(net, half_a_connection_can_be_closed_and_the_other_half_used) {
     EXPECT_EQ((co_await near.read_some(bytes)).bytes, 6u);
     EXPECT_EQ((co_await near.write_all("more")).error, std::errc::broken_pipe);
   });
+}
+
+TEST_F(net, small_writes_are_sent_at_once_until_set_no_delay_says_false) {
+  auto [client, server] = connect();
+  const auto no_delay = [](const tcp_conn& c) {
+    int on = -1;
+    socklen_t size = sizeof on;
+    EXPECT_EQ(::getsockopt(c.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
+    return on != 0;
+  };
+  EXPECT_TRUE(no_delay(client) && no_delay(server)) << "as it is to begin with";
+  EXPECT_FALSE(client.set_no_delay(false));
+  EXPECT_FALSE(no_delay(client));
+  EXPECT_FALSE(client.set_no_delay(true));
+  EXPECT_TRUE(no_delay(client));
 }
 
 TEST_F(net, an_empty_buffer_is_done_at_once) {

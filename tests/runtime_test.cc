@@ -68,13 +68,13 @@ TEST(set_processors, up_and_down_loses_no_task_and_no_timer) {
   std::atomic<int> fired{0};
   for (int i = 0; i < tasks; ++i) {
     rt.spawn([&, i]() -> task<> {
-      while (!over) {
-        co_await verge::yield();
-        if (i % 2 == 0) co_await verge::sleep(100us);
-      }
-      after_func(1ms, [&] { ++fired; }).detach();
-      ++ended;
-    });
+        while (!over) {
+          co_await verge::yield();
+          if (i % 2 == 0) co_await verge::sleep(100us);
+        }
+        after_func(1ms, [&] { ++fired; }).detach();
+        ++ended;
+      }).detach();
   }
   for (int round = 0; round < test::scale(200, 50); ++round) {
     rt.set_processors(1 + static_cast<unsigned>(round * 5 % 8));
@@ -172,7 +172,8 @@ TEST(scheduler, takes_tasks_from_many_threads) {
 
 TEST(blocking, hands_the_processor_over_for_the_time_of_the_call) {
   runtime rt({.processors = 1});
-  static_cast<detail::live_scheduler&>(rt.scheduler()).limit_spares(0);  // they would do as well
+  static_cast<detail::live_scheduler&>(detail::scheduler_of(rt))
+      .limit_spares(0);  // they would do as well
   std::atomic<bool> blocked{false};
   std::latch over(1);
   auto blocker = rt.spawn([&] {

@@ -49,7 +49,7 @@ TEST(an_idle_processor, fires_the_timers_of_one_that_is_busy) {
 TEST(the_global_queue, has_its_turn_though_the_local_one_is_never_empty) {
   runtime rt({.processors = 1});
   // On a machine that stands still a spare one might come up, and would do instead.
-  static_cast<detail::live_scheduler&>(rt.scheduler()).limit_spares(0);
+  static_cast<detail::live_scheduler&>(detail::scheduler_of(rt)).limit_spares(0);
   const test::restless busy(rt);
   ASSERT_TRUE(eventually([&] { return busy.turns() > 0; }));
   auto from_outside = rt.spawn([] { return 5; });
@@ -76,7 +76,7 @@ class poll_breaks : public testing::TestWithParam<engine> {
   static constexpr unsigned processors = 3;
   runtime rt{{.processors = processors, .engine = GetParam()}};
   as_default here{rt};
-  detail::scheduler& scheduler_ = rt.scheduler();
+  detail::scheduler& scheduler_ = detail::scheduler_of(rt);
 };
 
 TEST_P(poll_breaks, are_made_for_an_earlier_timer_and_for_nothing_else) {

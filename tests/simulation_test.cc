@@ -99,9 +99,10 @@ TEST(simulation, that_ends_destroys_tasks_that_are_suspended_and_fires_nothing) 
     chan<int> c;
     for (int i = 0; i < 3; ++i) {
       sim.thread([&, c]() -> task<> {
-        const witness w{&destroyed};
-        co_await verge::select(verge::recv(c), verge::recv(after(1h)));
-      });
+           const witness w{&destroyed};
+           co_await verge::select(verge::recv(c), verge::recv(after(1h)));
+         })
+          .detach();
     }
     after_func(1h, [&] { ++fired; }).detach();
     sim.run_for(1s);

@@ -43,7 +43,8 @@ class slack : public testing::TestWithParam<engine_traits> {
   static std::uint64_t coming_down() { return GetParam().tick == 0ns ? 0 : 60; }
 
   /// How often time jumps for a thousand timers that are due in the same second.
-  static std::uint64_t wakeups(std::chrono::nanoseconds allowed, bool by_reset) {
+  enum class given_to : std::uint8_t { start, start_at, reset, reset_at };
+  static std::uint64_t wakeups(std::chrono::nanoseconds allowed, given_to call) {
     simulation sim({.engine = GetParam().engine});
     const auto begin = sim.now();
     std::vector<timer> timers;
@@ -55,11 +56,21 @@ class slack : public testing::TestWithParam<engine_traits> {
         EXPECT_GE(sim.now() - begin, d) << "early";
         EXPECT_LE(sim.now() - begin, d + allowed + GetParam().tick) << "late";
       };
-      if (by_reset) {
-        timers.push_back(after_func(1min, check));
-        EXPECT_TRUE(timers.back().reset(d, allowed));
-      } else {
-        timers.push_back(after_func(d, check, {.slack = allowed}));
+      const bool by_reset = call == given_to::reset || call == given_to::reset_at;
+      if (by_reset) timers.push_back(after_func(1min, check));
+      switch (call) {
+        case given_to::start:
+          timers.push_back(after_func(d, check, {.slack = allowed}));
+          break;
+        case given_to::start_at:
+          timers.push_back(after_func(begin + d, check, {.slack = allowed}));
+          break;
+        case given_to::reset:
+          EXPECT_TRUE(timers.back().reset(d, {.slack = allowed}));
+          break;
+        case given_to::reset_at:
+          EXPECT_TRUE(timers.back().reset_at(begin + d, {.slack = allowed}));
+          break;
       }
     }
     const std::uint64_t before = sim.jumps();
@@ -71,23 +82,40 @@ class slack : public testing::TestWithParam<engine_traits> {
 
 TEST_P(slack, lets_timers_share_their_wake_ups) {
   if (GetParam().tick == 0ns) {
-    EXPECT_GE(wakeups(0ns, false), 1000U);
+    EXPECT_GE(wakeups(0ns, given_to::start), 1000U);
   }
   // Within 10 ms there is always a multiple of 8.4 ms: 121 of them in 1.017 s, and the end.
-  EXPECT_LE(wakeups(10ms, false), 123U + coming_down());
-  EXPECT_LE(wakeups(100ms, false), 17U + coming_down());
+  EXPECT_LE(wakeups(10ms, given_to::start), 123U + coming_down());
+  EXPECT_LE(wakeups(100ms, given_to::start), 17U + coming_down());
 }
 
-TEST_P(slack, can_be_given_with_a_reset) { EXPECT_LE(wakeups(10ms, true), 123U + coming_down()); }
+TEST_P(slack, is_given_to_a_reset_and_with_a_point_in_time_in_the_same_way) {
+  EXPECT_LE(wakeups(10ms, given_to::start_at), 123U + coming_down());
+  EXPECT_LE(wakeups(10ms, given_to::reset), 123U + coming_down());
+  EXPECT_LE(wakeups(10ms, given_to::reset_at), 123U + coming_down());
+}
 
 TEST_P(slack, is_for_channel_timers_too) {
   simulation sim({.engine = GetParam().engine});
   const auto begin = sim.now();
-  timer t(1001ms, {.slack = 100ms});
-  const auto at = t.c().recv();
-  ASSERT_TRUE(at);
-  EXPECT_GE(*at - begin, 1001ms);
-  EXPECT_LE(*at - begin, 1101ms + GetParam().tick);
+  timer by_delay(1001ms, {.slack = 100ms});
+  timer by_time(begin + 1001ms, {.slack = 100ms});
+  timer by_reset(1min);
+  EXPECT_TRUE(by_reset.reset_at(begin + 1001ms, {.slack = 100ms}));
+  for (const timer* t : {&by_delay, &by_time, &by_reset}) {
+    const auto at = t->c().recv();
+    ASSERT_TRUE(at);
+    EXPECT_GE(*at - begin, 1001ms);
+    EXPECT_LE(*at - begin, 1101ms + GetParam().tick);
+  }
+}
+
+TEST_P(slack, is_taken_away_by_a_reset_without) {
+  simulation sim({.engine = GetParam().engine});
+  const auto begin = sim.now();
+  timer t(1001ms, {.slack = 100s});
+  EXPECT_TRUE(t.reset(1001ms));
+  EXPECT_LE(*t.c().recv() - begin, 1001ms + GetParam().tick);
 }
 
 INSTANTIATE_TEST_SUITE_P(engines, slack, testing::ValuesIn(engines),

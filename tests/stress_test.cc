@@ -279,7 +279,7 @@ class round {
     }
     no_more_.close();
     EXPECT_TRUE(eventually([&] { return receivers_ == 0; }));
-    EXPECT_EQ(rt_.scheduler().timers().its_engine().verify(), "");
+    EXPECT_EQ(detail::scheduler_of(rt_).timers().its_engine().verify(), "");
     for (auto& t : timers_) t.handle = verge::timer();
     for (const auto& books : all_books_) books->audit();
   }

@@ -36,7 +36,7 @@ constexpr int processors = 2;
 class stuck_processors : public testing::Test {
  protected:
   void block_all(int callbacks = 0) {
-    for (int i = 0; i < processors; ++i) rt.spawn(stuck.block());
+    for (int i = 0; i < processors; ++i) rt.spawn(stuck.block()).detach();
     ASSERT_TRUE(eventually([&] { return stuck.count() == processors; }));
     for (int i = 0; i < callbacks; ++i) after_func(0s, stuck.block()).detach();
     ASSERT_TRUE(eventually([&] { return stuck.count() == processors + callbacks; }))
@@ -124,7 +124,7 @@ TEST_F(stuck_processors, and_a_hundred_stuck_callbacks_let_timers_fire_and_tasks
 /// Three times as many as there are processors, which all are of the kind that blocks.
 TEST_F(stuck_processors, are_not_all_that_tasks_can_be_stuck_in) {
   block_all();
-  for (int i = 0; i < 2 * processors; ++i) rt.spawn(stuck.block());
+  for (int i = 0; i < 2 * processors; ++i) rt.spawn(stuck.block()).detach();
   EXPECT_TRUE(eventually([&] { return stuck.count() == 3 * processors; })) << stuck.count();
   expect_all_goes_on();
 }
@@ -134,9 +134,9 @@ TEST_F(stuck_processors, leave_the_tasks_behind_them_to_spare_ones) {
   std::atomic<int> ran{0};
   for (int i = 0; i < processors; ++i) {
     rt.spawn([&] {
-      for (int n = 0; n < 100; ++n) go([&] { ++ran; });
-      stuck.block()();
-    });
+        for (int n = 0; n < 100; ++n) go([&] { ++ran; }).detach();
+        stuck.block()();
+      }).detach();
   }
   EXPECT_TRUE(eventually([&] { return ran == processors * 100; })) << ran;
 }
@@ -147,7 +147,7 @@ TEST_F(stuck_processors, let_many_tasks_begin_with_few_threads) {
   const auto start = clock::now();
   const auto before = rt.stats().threads;
   std::atomic<int> ran{0};
-  for (int i = 0; i < 10'000; ++i) rt.spawn([&] { ++ran; });
+  for (int i = 0; i < 10'000; ++i) rt.spawn([&] { ++ran; }).detach();
   EXPECT_TRUE(eventually([&] { return ran == 10'000; })) << ran;
   // One comes up at first, and another for every 100 ms that one has not got on.
   const auto waits = static_cast<std::uint64_t>((clock::now() - start) / 100ms);
@@ -158,7 +158,7 @@ TEST(slow_tasks, are_not_all_begun_at_once) {
   runtime rt({.processors = processors});
   blockers slow;
   const auto start = clock::now();
-  for (int i = 0; i < 1000; ++i) rt.spawn(slow.block());
+  for (int i = 0; i < 1000; ++i) rt.spawn(slow.block()).detach();
   ASSERT_TRUE(eventually([&] { return slow.count() >= processors + 2; }));
   const int begun = slow.count();
   const auto waits = static_cast<int>((clock::now() - start) / 100ms);
@@ -196,9 +196,9 @@ TEST_F(stuck_processors, let_a_task_go_on_that_a_thread_has_something_for) {
   std::atomic<int> got{0};
   std::atomic<bool> waits{false};
   rt.spawn([&]() -> task<> {
-    waits = true;
-    got = (co_await verge::recv(from_outside)).value_or(-1);
-  });
+      waits = true;
+      got = (co_await verge::recv(from_outside)).value_or(-1);
+    }).detach();
   ASSERT_TRUE(eventually([&] { return waits.load(); }));
   block_all();
   verge::send(from_outside, 5).wait();
@@ -210,10 +210,10 @@ TEST_F(stuck_processors, let_a_task_go_on_that_waits_for_a_pipe) {
   std::atomic<std::size_t> got{0};
   std::atomic<bool> waits{false};
   rt.spawn([&, &in = from]() -> task<> {
-    std::array<char, 8> text;
-    waits = true;
-    got = (co_await in.read_some(text)).bytes;
-  });
+      std::array<char, 8> text;
+      waits = true;
+      got = (co_await in.read_some(text)).bytes;
+    }).detach();
   ASSERT_TRUE(eventually([&] { return waits.load(); }));
   block_all();
   EXPECT_TRUE(to.write_all("hello").wait());
@@ -255,7 +255,7 @@ TEST(stuck_callbacks, leave_what_had_fired_with_them_to_a_spare_processor) {
 }
 
 TEST_F(stuck_processors, are_helped_by_so_many_spare_ones_and_then_it_is_said_once) {
-  auto& scheduler = static_cast<detail::live_scheduler&>(rt.scheduler());
+  auto& scheduler = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
   scheduler.limit_spares(3);
   testing::internal::CaptureStderr();
   block_all(3);
@@ -280,7 +280,7 @@ TEST(blocking_calls, that_say_so_are_not_limited_in_number) {
   runtime rt({.processors = processors});
   as_default here(rt);
   blockers stuck;
-  static_cast<detail::live_scheduler&>(rt.scheduler()).limit_spares(0);
+  static_cast<detail::live_scheduler&>(detail::scheduler_of(rt)).limit_spares(0);
   for (int i = 0; i < 20; ++i) {
     after_func(0s, [block = stuck.block()] { verge::blocking(block); }).detach();
   }

@@ -253,7 +253,7 @@ TEST(join_handle, that_is_dropped_lets_the_task_run_on) {
   go([&]() -> task<void> {
     co_await verge::yield();
     done = true;
-  });
+  }).detach();
   s.run();
   EXPECT_TRUE(done);
 }
@@ -303,8 +303,8 @@ TEST(yield, lets_everything_else_run_first) {
       co_await verge::yield();
     }
   };
-  go(walk, "a");
-  go(walk, "b");
+  go(walk, "a").detach();
+  go(walk, "b").detach();
   s.run();
   EXPECT_THAT(seen, ElementsAre("a0", "b0", "a1", "b1", "a2", "b2"));
 }
@@ -312,7 +312,7 @@ TEST(yield, lets_everything_else_run_first) {
 TEST(yield, lets_others_run_while_a_thread_waits) {
   stepper s;
   bool ran = false;
-  go([&] { ran = true; });
+  go([&] { ran = true; }).detach();
   verge::yield().wait();
   EXPECT_TRUE(ran);
 }
@@ -333,7 +333,7 @@ TEST(scheduler_that_ends, destroys_what_is_suspended) {
       token local;
       co_await inner(token());
     };
-    go(outer, token());
+    go(outer, token()).detach();
     s.run();
     EXPECT_GE(token::alive(), 4);
   }
@@ -344,8 +344,8 @@ TEST(scheduler_that_ends, destroys_what_is_suspended) {
 TEST(scheduler_that_ends, destroys_what_has_not_begun) {
   {
     stepper s;
-    go([t = token()] {});
-    go([t = token()]() -> task<void> { co_return; });
+    go([t = token()] {}).detach();
+    go([t = token()]() -> task<void> { co_return; }).detach();
     EXPECT_EQ(token::alive(), 2);
   }
   EXPECT_EQ(token::alive(), 0);
@@ -368,7 +368,8 @@ TEST(scheduler_that_ends, destroys_tasks_that_join_one_another) {
   {
     stepper s;
     auto child = go([&]() -> task<void> { co_await verge::recv(ch); });
-    go([](join_handle<void> c, token) -> task<void> { co_await c; }, std::move(child), token());
+    go([](join_handle<void> c, token) -> task<void> { co_await c; }, std::move(child), token())
+        .detach();
     s.run();
     EXPECT_EQ(s.live().size(), 2u);
   }

@@ -182,6 +182,27 @@ TEST(sleep, goes_by_any_clock_that_counts_alike_and_any_unit) {
 
 // ---- Errors -------------------------------------------------------------------------------------
 
+TEST(after_func, takes_a_point_in_time_of_any_clock_that_counts_alike) {
+  simulation sim;
+  const auto start = sim.now();
+  std::vector<time_point> reached;
+  const auto note = [&] { reached.push_back(sim.now()); };
+  const timer a = after_func(start + 20ms, note);
+  const timer b = after_func(std::chrono::steady_clock::time_point(start.time_since_epoch()) + 30ms,
+                             note, {.slack = 0ns});
+  const timer past = after_func(start - 1h, note);
+  const timer never = after_func(time_point::max(), note);
+  sim.run_for(1h);
+  EXPECT_THAT(reached, ElementsAre(start, start + 20ms, start + 30ms));
+}
+
+TEST(timer, takes_a_point_in_time) {
+  simulation sim;
+  const auto start = sim.now();
+  EXPECT_EQ(timer(start + 20ms).c().recv(), start + 20ms);
+  EXPECT_EQ(timer(start - 1h).c().recv(), start + 20ms) << "the time at which it fired";
+}
+
 TEST(after_func, refuses_no_function_at_all) {
   simulation sim;
   const auto refused =
@@ -201,14 +222,14 @@ TEST(timer, with_a_function_has_no_channel) {
 
 TEST(ticker, refuses_a_policy_that_there_is_not) {
   simulation sim;
-  EXPECT_THAT([] { verge::ticker(1s, static_cast<missed_ticks>(9)); },
+  EXPECT_THAT([] { static_cast<void>(verge::ticker(1s, static_cast<missed_ticks>(9))); },
               ThrowsMessage<std::invalid_argument>(StrEq(
                   "verge: no such policy for missed ticks; there are skip, burst and delay")));
 }
 
 TEST(ticker, says_which_period_it_refuses) {
   simulation sim;
-  EXPECT_THAT([] { verge::ticker(-5us); },
+  EXPECT_THAT([] { static_cast<void>(verge::ticker(-5us)); },
               ThrowsMessage<std::invalid_argument>(
                   StrEq("verge: the period of a ticker must be positive, and this one is -5000 "
                         "ns")));
@@ -378,9 +399,10 @@ TEST(timeout, of_an_operation_that_takes_place_gives_its_result) {
   EXPECT_EQ(verge::timeout(verge::recv(c), 0s).wait(), 1) << "what can be had at once is";
   EXPECT_THROW(verge::timeout(verge::recv(c), 0s).wait(), timed_out);
   sim.thread([=]() -> task<> {
-    co_await verge::sleep(20ms);
-    co_await verge::send(c, 2);
-  });
+       co_await verge::sleep(20ms);
+       co_await verge::send(c, 2);
+     })
+      .detach();
   const auto start = sim.now();
   EXPECT_EQ(verge::timeout(verge::recv(c), 1h).wait(), 2);
   EXPECT_EQ(sim.now(), start + 20ms);

@@ -59,7 +59,7 @@ task<int> most_between_two_turns(step one_step) {
 /// On one processor, and no spare one, tasks take turns whatever the machine does meanwhile.
 class turn : public testing::Test {
  protected:
-  turn() { static_cast<detail::live_scheduler&>(rt.scheduler()).limit_spares(0); }
+  turn() { static_cast<detail::live_scheduler&>(detail::scheduler_of(rt)).limit_spares(0); }
 
   void expect_turns_of(int operations, step one_step) {
     EXPECT_LE(rt.run(most_between_two_turns(std::move(one_step))), operations + 1);

@@ -53,7 +53,7 @@ TEST(under, ends_a_wait_of_a_plain_thread) {
   chan<int> ch;
   std::jthread waits(
       [&, c = ctx] { EXPECT_THROW(under(c, verge::recv(ch)).wait(), context_error); });
-  EXPECT_TRUE(eventually([&, c = ctx] { return !c.scope()->is_leaf(); }));
+  EXPECT_TRUE(eventually([&, c = ctx] { return !detail::context_access::scope(c)->is_leaf(); }));
   cancel();
   waits.join();
   EXPECT_FALSE(ch.try_send(1));
@@ -67,7 +67,7 @@ TEST(under, gives_the_result_of_what_is_faster_and_leaves_the_context) {
   EXPECT_EQ(*under(ctx, verge::recv(ch)).wait(), 1) << "at once";
   const auto later = after_func(1s, [&] { ch.send(2); });
   EXPECT_EQ(*under(ctx, verge::recv(ch)).wait(), 2) << "after a wait";
-  EXPECT_TRUE(ctx.scope()->is_leaf());
+  EXPECT_TRUE(detail::context_access::scope(ctx)->is_leaf());
   EXPECT_TRUE(under(background(), verge::recv(verge::after(1s))).wait());
 }
 
@@ -162,7 +162,7 @@ TEST(under, gives_way_to_the_cancellation_of_its_own_task) {
     EXPECT_THROW(co_await waits, cancelled);
     EXPECT_THROW(co_await works, cancelled);
     EXPECT_FALSE(ctx.err());
-    EXPECT_TRUE(ctx.scope()->is_leaf());
+    EXPECT_TRUE(detail::context_access::scope(ctx)->is_leaf());
   });
 }
 
@@ -171,9 +171,9 @@ TEST(under, leaves_nothing_behind_when_its_runtime_ends) {
   {
     runtime rt({.processors = 2});
     rt.spawn([c = ctx]() -> task<> { co_await under(c, verge::sleep(1h)); }).detach();
-    ASSERT_TRUE(eventually([&, c = ctx] { return !c.scope()->is_leaf(); }));
+    ASSERT_TRUE(eventually([&, c = ctx] { return !detail::context_access::scope(c)->is_leaf(); }));
   }
-  EXPECT_TRUE(ctx.scope()->is_leaf());
+  EXPECT_TRUE(detail::context_access::scope(ctx)->is_leaf());
 }
 
 TEST(under, ends_what_waits_for_a_descriptor) {
@@ -197,7 +197,7 @@ TEST(under, ends_what_waits_for_a_descriptor) {
       co_await verge::sleep(1ms);
     }
     EXPECT_EQ(co_await reads, 8u);
-    EXPECT_TRUE(ctx.scope()->is_leaf());
+    EXPECT_TRUE(detail::context_access::scope(ctx)->is_leaf());
     auto waits = go([&from = from, &bytes, c = ctx]() -> task<io_result> {
       co_return co_await under(c, from.read_full(bytes));
     });

@@ -1,5 +1,6 @@
 // verge::timer_queue: the queue of the hybrid engine alone, for loops that are there already.
 
+#include <verge/clock.h>
 #include <verge/queue.h>
 #include <verge/version.h>
 
@@ -15,7 +16,7 @@ class timer_queue_adapter : public on_plain_threads {
     appointment* a;
     void operator()() const { call(a); }
   };
-  using queue = basic_timer_queue<callback>;
+  using queue = basic_timer_queue<callback, clock>;
   using handle = queue::id;
   static constexpr bool thread_safe = false;
   static constexpr bool has_loop = true;
@@ -28,12 +29,12 @@ class timer_queue_adapter : public on_plain_threads {
   void reset(handle& h, std::int64_t delay) {
     if (!queue_.reset(h, after(delay))) h = start(delay, nullptr);
   }
-  void run_due(unsigned /*thread*/) { queue_.run(std::chrono::steady_clock::now()); }
+  void run_due(unsigned /*thread*/) { queue_.run(clock::now()); }
   void wait() { run_due(0); }
 
  private:
-  static std::chrono::steady_clock::time_point after(std::int64_t delay) {
-    return std::chrono::steady_clock::now() + std::chrono::nanoseconds(delay);
+  static clock::time_point after(std::int64_t delay) {
+    return clock::fast_now() + std::chrono::nanoseconds(delay);
   }
 
   queue queue_;

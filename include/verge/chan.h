@@ -35,8 +35,8 @@
 /// throw chan_closed, also in those who were waiting to send when it was closed; their values are
 /// lost.
 ///
-/// Moving a T must not throw. A handle that was moved from has no channel, and using it throws
-/// std::logic_error.
+/// Moving a T must not throw. An empty handle (default constructed, made of nullptr, moved from)
+/// has no channel. Using it throws std::logic_error, except in a select, where it is never ready.
 namespace verge {
 
 template <class T>

@@ -33,6 +33,22 @@ struct clock {
   static constexpr bool is_steady = true;
 
   static time_point now() noexcept;
+
+  /// The time for "so long from now", in a few nanoseconds: it reads the processor's time stamp
+  /// counter, which unlike now() does not keep cache misses around it from overlapping.
+  ///
+  /// It is never behind now(), and ahead by at most fast_ahead; the readings of one thread do not
+  /// go back. So a deadline of fast_now() + d is never early, and late by at most fast_ahead. It
+  /// must not decide whether a time has come: ask now() for that.
+  ///
+  ///   timers.reset(idle, verge::clock::fast_now() + 30s);    // a timer_queue with this clock
+  ///   timers.run(verge::clock::now());
+  ///
+  /// Where the counter cannot be trusted (the kernel's clock source is not "tsc", or
+  /// VERGE_CLOCK=kernel is in the environment) it is now(), and takes as long. So it is in a
+  /// simulation. Not for signal handlers.
+  static time_point fast_now() noexcept;
+  static constexpr duration fast_ahead{1000};
 };
 
 /// A clock that stands still until it is told otherwise. It may be read and moved from any thread.

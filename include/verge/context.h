@@ -36,11 +36,12 @@
 /// is off the tree. Nothing here blocks, except that users' std::stop_callbacks run in the thread
 /// that cancels, last of all.
 ///
-/// The canceller owns the work, in the manner of all handles here: when it goes, the context is
-/// cancelled, as whoever started the work has left and wants nothing of it any more. detach() lets
-/// the context go on to its deadline, or its parent's end. A context is shared: copies mean the
-/// same one. When the last copy and all that was derived from it are gone, the context is cancelled
-/// as well, so that nobody waits in vain on a channel or a stop_token that he got from it.
+/// The canceller owns the work. Destroying it cancels the context: the caller that started the work
+/// has returned, and its result is no longer wanted. It does not wait for the work to end. (Handles
+/// differ in this: <verge/verge.h> has the table.) detach() lets the context go on to its deadline,
+/// or to its parent's end. A context is shared: copies mean the same one. When the last copy and
+/// all that was derived from it are destroyed, the context is cancelled as well, so that nothing
+/// waits forever for a channel or a stop_token of it.
 ///
 /// Deriving one is one allocation; its timer is a node of the runtime's. A channel and a
 /// stop_token's state are made when they are asked for.
@@ -122,19 +123,15 @@ class context {
   /// Whether both mean the same context.
   friend bool operator==(const context& a, const context& b) noexcept { return a.node_ == b.node_; }
 
-  /// For what is built on contexts: what can be done, or nullptr if it never is.
-  detail::context_scope* scope() const noexcept {
-    return node_ == nullptr ? nullptr : node_->scope;
-  }
-
  private:
-  friend struct context_access;
+  friend detail::context_access;
   explicit context(detail::context_node* n) noexcept : node_(n) {}
 
   detail::context_node* node_{nullptr};
 };
 
-/// The right to cancel a context, and the duty: whoever lets go of it cancels.
+/// The right to cancel a context, and the duty: destroying it cancels. An empty canceller has no
+/// context: calling it does nothing, and detach() throws std::logic_error.
 class canceller {
  public:
   /// Nothing to cancel.
@@ -152,43 +149,53 @@ class canceller {
   void swap(canceller& other) noexcept { std::swap(node_, other.node_); }
 
   /// Cancels the context, if it is not done yet. From any thread, as often as you like.
-  void operator()() const noexcept {
-    if (node_ != nullptr) detail::cancel_scope(*node_->scope, {});
-  }
+  void operator()() const noexcept { (*this)(std::error_code()); }
   /// The same, and says why.
   void operator()(std::error_code cause) const noexcept {
     if (node_ != nullptr) detail::cancel_scope(*node_->scope, cause);
   }
 
   /// Lets the context go on without a canceller.
-  void detach() noexcept { detail::drop_user(std::exchange(node_, nullptr)); }
+  void detach() {
+    if (node_ == nullptr) detail::throw_no_context();
+    detail::drop_user(std::exchange(node_, nullptr));
+  }
 
   explicit operator bool() const noexcept { return node_ != nullptr; }
 
  private:
-  friend struct context_access;
+  friend detail::context_access;
   explicit canceller(detail::context_node* n) noexcept : node_(n) {}
 
   detail::context_node* node_{nullptr};
 };
 
 /// What the functions below give: auto [ctx, cancel] = with_cancel(parent);
-struct [[nodiscard("the canceller cancels when it goes: keep it, or detach() it")]] cancellable {
+struct [[nodiscard("destroying the canceller cancels: keep it, or detach() it")]] cancellable {
   context ctx;
   canceller cancel;
 };
 
+namespace detail {
+
+/// The way to what is behind the handles, for the inside of the library.
 struct context_access {
-  static detail::context_node* node(const context& c) noexcept { return c.node_; }
+  static context_node* node(const context& c) noexcept { return c.node_; }
+  /// What can be done, or nullptr if the context never is.
+  static context_scope* scope(const context& c) noexcept {
+    return c.node_ == nullptr ? nullptr : c.node_->scope;
+  }
   /// Takes over a user.
-  static context handle(detail::context_node* n) noexcept { return context(n); }
+  static context handle(context_node* n) noexcept { return context(n); }
   /// Takes over two.
-  static cancellable both(detail::context_node* n) noexcept { return {context(n), canceller(n)}; }
+  static cancellable both(context_node* n) noexcept { return {context(n), canceller(n)}; }
 };
 
-namespace detail {
-cancellable context_with_timeout(const context& parent, std::int64_t delay, std::error_code cause);
-cancellable context_with_deadline(const context& parent, std::int64_t when, std::error_code cause);
+cancellable context_with_timeout(clockwork& of, const context& parent, std::int64_t delay,
+                                 std::error_code cause);
+cancellable context_with_deadline(clockwork& of, const context& parent, std::int64_t when,
+                                  std::error_code cause);
+
 }  // namespace detail
 
 /// Never done: the root of all contexts.
@@ -204,36 +211,57 @@ inline cancellable with_cancel_cause(const context& parent) { return with_cancel
 template <class Rep, class Period>
 cancellable with_timeout(const context& parent, std::chrono::duration<Rep, Period> limit,
                          std::error_code cause = {}) {
-  return detail::context_with_timeout(parent, saturate(limit).count(), cause);
+  return detail::context_with_timeout(detail::timers_here(), parent, saturate(limit).count(),
+                                      cause);
+}
+template <class Rep, class Period>
+cancellable with_timeout(runtime& rt, const context& parent,
+                         std::chrono::duration<Rep, Period> limit, std::error_code cause = {}) {
+  return detail::context_with_timeout(detail::timers_of(rt), parent, saturate(limit).count(),
+                                      cause);
 }
 /// The same for a point in time, of verge::clock or std::chrono::steady_clock. One that has passed
 /// makes a context that is done.
 template <class Clock, class Duration>
 cancellable with_deadline(const context& parent, std::chrono::time_point<Clock, Duration> when,
                           std::error_code cause = {}) {
-  return detail::context_with_deadline(parent, detail::count_of(when), cause);
+  return detail::context_with_deadline(detail::timers_here(), parent, detail::count_of(when),
+                                       cause);
+}
+template <class Clock, class Duration>
+cancellable with_deadline(runtime& rt, const context& parent,
+                          std::chrono::time_point<Clock, Duration> when,
+                          std::error_code cause = {}) {
+  return detail::context_with_deadline(detail::timers_of(rt), parent, detail::count_of(when),
+                                       cause);
 }
 /// Done as well when a stop is requested: code that knows nothing of verge cancels it.
 cancellable with_stop_token(const context& parent, std::stop_token token);
 
 /// The same context with one value more.
 template <class T, class U>
-context with_value(const context& parent, const context_key<T>& key, U&& value) {
+[[nodiscard("the parent is unchanged: use the context that this returns")]] context with_value(
+    const context& parent, const context_key<T>& key, U&& value) {
+  using detail::context_access;
   detail::context_node* const up = context_access::node(parent);
-  auto* const n = new detail::context_value<T>(up, parent.scope(), &key, std::forward<U>(value));
+  auto* const n =
+      new detail::context_value<T>(up, context_access::scope(parent), &key, std::forward<U>(value));
   detail::add_user(up);
   return context_access::handle(n);
 }
 
 /// The same values, and nothing of the rest: never done, no deadline. For what has to be finished
 /// whatever becomes of the work that it belongs to.
-context without_cancel(const context& parent);
+[[nodiscard("the parent is unchanged: use the context that this returns")]] context without_cancel(
+    const context& parent);
 
-/// A function that is called when a context is done. The handle owns it: see verge::timer.
-class context_callback {
+/// A function that is called when a context is done. Destroying the handle stops it and waits for a
+/// call that runs on another thread, as with verge::timer; the same deadlock is to be avoided. An
+/// empty handle has no function: stop() and detach() throw std::logic_error.
+class [[nodiscard("destroying the handle stops it: keep it, or detach() it")]] context_callback {
  public:
   context_callback() noexcept = default;
-  context_callback(context_callback&& other) noexcept
+  context_callback(context_callback && other) noexcept
       : record_(std::exchange(other.record_, nullptr)) {}
   context_callback& operator=(context_callback&& other) noexcept {
     context_callback(std::move(other)).swap(*this);
@@ -243,7 +271,7 @@ class context_callback {
   ~context_callback() {
     if (record_ != nullptr) detail::destroy_context_callback(*record_);
   }
-  void swap(context_callback& other) noexcept { std::swap(record_, other.record_); }
+  void swap(context_callback & other) noexcept { std::swap(record_, other.record_); }
 
   /// True if it will never be called. False if the context was done before, so that the call has
   /// begun, or is about to; and if it was stopped before.
@@ -252,15 +280,15 @@ class context_callback {
     return detail::stop_context_callback(*record_);
   }
   /// Lets it be called without a handle.
-  void detach() noexcept {
-    if (record_ != nullptr) detail::detach_context_callback(*std::exchange(record_, nullptr));
+  void detach() {
+    if (record_ == nullptr) detail::throw_no_context_callback();
+    detail::detach_context_callback(*std::exchange(record_, nullptr));
   }
   explicit operator bool() const noexcept { return record_ != nullptr; }
 
  private:
-  template <class F>
-  friend context_callback after_func(const context& ctx, F&& f);
-  explicit context_callback(detail::context_callback_record* r) noexcept : record_(r) {}
+  friend detail::handle_access;
+  explicit context_callback(detail::context_callback_record * r) noexcept : record_(r) {}
 
   detail::context_callback_record* record_{nullptr};
 };
@@ -269,11 +297,15 @@ class context_callback {
 /// is a coroutine function the coroutine is spawned, detached, as by a timer's after_func. If that
 /// runtime has ended by then f is not called.
 template <class F>
-[[nodiscard("destroying the handle stops it; detach() it to let it be called")]] context_callback
-after_func(const context& ctx, F&& f) {
-  detail::timer_node& t =
-      detail::make_func_timer<detail::payload_bytes>(detail::timers_here(), std::forward<F>(f));
-  return context_callback(detail::start_context_callback(context_access::node(ctx), t));
+context_callback after_func(const context& ctx, F&& f) {
+  return detail::handle_access::make<context_callback>(detail::start_context_function(
+      detail::timers_here(), detail::context_access::node(ctx), std::forward<F>(f)));
+}
+/// The same on that runtime.
+template <class F>
+context_callback after_func(runtime& rt, const context& ctx, F&& f) {
+  return detail::handle_access::make<context_callback>(detail::start_context_function(
+      detail::timers_of(rt), detail::context_access::node(ctx), std::forward<F>(f)));
 }
 
 }  // namespace verge

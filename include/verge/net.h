@@ -84,7 +84,9 @@ class tcp_conn : public stream_socket {
   static detail::io_operation<detail::connect_into<tcp_conn>> connect(
       const endpoint& to, std::chrono::duration<Rep, Period> limit);
 
-  /// Whether small writes wait for what was sent before to be acknowledged: not unless told so.
+  /// TCP_NODELAY. True, as it is to begin with: small writes are sent at once. False: a small write
+  /// waits until what was sent before it is acknowledged (Nagle's algorithm), which makes fewer
+  /// packets.
   std::error_code set_no_delay(bool at_once) noexcept;
   std::error_code set_keep_alive(bool yes) noexcept;
   /// What close() does with what has not been sent: with 0 s it is thrown away, and the other side

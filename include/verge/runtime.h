@@ -28,6 +28,15 @@
 ///   rt.run(serve());                     // runs a task and waits for its result
 ///
 /// Inside a task or a callback of a runtime, everything - timers, `go`, sleep - is that runtime's.
+/// Elsewhere it is the default runtime's. To choose another one, from any thread, pass it as the
+/// first argument. The constructors of timer and ticker, after_func, after, every, tick, sleep,
+/// sleep_until, go, with_timeout and with_deadline take it:
+///
+///   auto reminder = verge::after_func(rt, 3min, remind);
+///   verge::timer t(rt, 30s);
+///   verge::go(rt, serve, port).detach();
+///   auto [ctx, cancel] = verge::with_timeout(rt, parent, 2s);
+///   verge::sleep(rt, 10ms).wait();
 ///
 /// Daemons: become a daemon first, then start the runtime or use anything of verge for the first
 /// time. The child of a fork has none of the runtime's threads.
@@ -139,7 +148,7 @@ class runtime {
   /// Starts a task and does not wait. See verge::go.
   template <class F>
   auto spawn(F&& f) {
-    return detail::spawn(scheduler(), std::forward<F>(f));
+    return detail::spawn(detail::scheduler_of(*this), std::forward<F>(f));
   }
 
   /// Changes the number of processors, 1 to 256, while everything runs on. A processor that is in
@@ -149,10 +158,8 @@ class runtime {
 
   runtime_stats stats() const;
 
-  /// For what is built on the runtime.
-  detail::scheduler& scheduler() noexcept;
-
  private:
+  friend detail::scheduler& detail::scheduler_of(runtime& rt) noexcept;
   /// Throws if the calling thread could not wait for anything of it.
   detail::scheduler& scheduler_to_wait_for();
 

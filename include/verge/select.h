@@ -29,8 +29,10 @@
 ///   }
 ///
 /// A receive from a closed channel can always take place. A send to one can as well: it throws
-/// chan_closed. The same channel may stand in several cases. A select without any case waits for
-/// ever, until its task is cancelled. Given up, no case has taken place and no handler has run.
+/// chan_closed. A case without a channel (an empty receiver, chan<T>(nullptr)) is never ready, so
+/// assigning an empty handle switches a case off. The same channel may stand in several cases. A
+/// select without any case waits forever, until its task is cancelled; so does one whose cases all
+/// have no channel. Given up, no case has taken place and no handler has run.
 /// Nothing here allocates.
 namespace verge {
 

@@ -102,7 +102,7 @@ class simulation {
   /// through the handle: a std::thread's own join() blocks without the simulation knowing.
   template <class F>
   auto thread(F&& f) {
-    return detail::spawn(scheduler(), std::forward<F>(f));
+    return detail::spawn(detail::scheduler_of(*this), std::forward<F>(f));
   }
 
   /// Lets a thread that the code under test has started take part, for as long as this object lives
@@ -124,10 +124,8 @@ class simulation {
   std::uint64_t jumps() const noexcept;
   std::uint64_t seed() const noexcept;
 
-  /// For what is built on it.
-  detail::scheduler& scheduler() noexcept;
-
  private:
+  friend detail::scheduler& detail::scheduler_of(simulation& sim) noexcept;
   void run_until(const std::function<bool()>& done);
   void run_for_nanoseconds(std::int64_t d);
   /// Throws std::logic_error unless the calling thread takes part.

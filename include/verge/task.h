@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coroutine>
+#include <type_traits>
 #include <utility>
 
 #include <verge/detail/errors.h>
@@ -54,10 +55,16 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
   /// Whether there is a coroutine.
   explicit operator bool() const noexcept { return static_cast<bool>(coroutine_); }
 
-  /// Runs the task and gives its result. A task can be awaited once: write co_await std::move(t).
+  /// Runs the task and gives its result. A task can be awaited once.
   auto operator co_await()&& {
     if (!coroutine_) detail::throw_no_task();
     return detail::task_awaiter<T>{coroutine_};
+  }
+  /// Always an error, which says what to write.
+  template <class Task = task>
+  detail::task_awaiter<T> operator co_await()& {
+    static_assert(!std::is_same_v<Task, task>, "a task is awaited once: co_await std::move(t)");
+    return {coroutine_};
   }
 
  private:
@@ -68,15 +75,18 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
   std::coroutine_handle<promise_type> coroutine_;
 };
 
-/// A task that runs beside the others, for whoever wants to know how it ends.
+/// A task that runs beside the others, for joining or cancelling it.
 ///
-/// Dropping the handle lets the task run on its own. The handle is for one thread at a time, save
-/// for cancel() and done(): any thread may call these for as long as the handle is there.
+/// Destroying the handle detaches: the task runs on. The handle is for one thread at a time, save
+/// for cancel() and done(): any thread may call these for as long as the handle exists. An empty
+/// handle has no task: join() and detach() throw std::logic_error, cancel() does nothing, and
+/// done() is false.
 template <class T = void>
-class join_handle : public detail::awaitable<join_handle<T>> {
+class [[nodiscard("join() the task, or detach() it to let it run on its own")]] join_handle
+    : public detail::awaitable<join_handle<T>> {
  public:
   join_handle() noexcept = default;
-  join_handle(join_handle&& other) noexcept : task_(std::exchange(other.task_, nullptr)) {}
+  join_handle(join_handle && other) noexcept : task_(std::exchange(other.task_, nullptr)) {}
   join_handle& operator=(join_handle&& other) noexcept {
     join_handle(std::move(other)).swap(*this);
     return *this;
@@ -85,7 +95,7 @@ class join_handle : public detail::awaitable<join_handle<T>> {
     if (task_ != nullptr) task_->drop_handle();
   }
 
-  void swap(join_handle& other) noexcept { std::swap(task_, other.task_); }
+  void swap(join_handle & other) noexcept { std::swap(task_, other.task_); }
 
   /// Waits until the task has ended, on a plain thread. Gives its result or throws its exception,
   /// once. In a coroutine, `co_await handle` does the same. Given up, the task goes on, and can be
@@ -94,7 +104,10 @@ class join_handle : public detail::awaitable<join_handle<T>> {
   T join() { return this->wait(); }
 
   /// Lets the task run on its own. An exception that leaves it then goes to the runtime's handler.
-  void detach() noexcept { join_handle().swap(*this); }
+  void detach() {
+    if (task_ == nullptr) detail::throw_nothing_to_join();
+    join_handle().swap(*this);
+  }
 
   /// Asks the task to end: the operation in which it waits throws `cancelled` inside it, and so
   /// does every one that it begins from now on - once cancelled, it stays cancelled. A task that
@@ -116,13 +129,13 @@ class join_handle : public detail::awaitable<join_handle<T>> {
 
  private:
   friend struct detail::task_access;
-  explicit join_handle(detail::spawned<T>* t) noexcept : task_(t) {}
+  explicit join_handle(detail::spawned<T> * t) noexcept : task_(t) {}
 
   detail::spawned<T>* task_{nullptr};
 };
 
 /// Runs a task, or whatever f(args...) does, beside the caller: on the runtime that the caller runs
-/// on, or on the default one.
+/// on, or on the default one, or with a runtime as the first argument on that one.
 ///
 /// f may be a coroutine function, and a lambda with captures at that: the lambda and the arguments
 /// are kept until the coroutine has ended. f may also be a plain function; then it runs on a worker
@@ -131,6 +144,10 @@ template <class F, class... Args>
 auto go(F&& f, Args&&... args) {
   return detail::spawn(detail::scheduler_or_default(), std::forward<F>(f),
                        std::forward<Args>(args)...);
+}
+template <class F, class... Args>
+auto go(runtime& rt, F&& f, Args&&... args) {
+  return detail::spawn(detail::scheduler_of(rt), std::forward<F>(f), std::forward<Args>(args)...);
 }
 
 /// Lets everything else that is ready run first: `co_await verge::yield()`.

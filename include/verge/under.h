@@ -69,17 +69,17 @@ struct context_limit {
     explicit watch(const context_limit& l) noexcept : ctx_(l.ctx) {}
 
     bool reached() const noexcept {
-      const context_scope* const scope = ctx_.scope();
+      const context_scope* const scope = context_access::scope(ctx_);
       return scope != nullptr && scope_is_done(*scope);
     }
     bool start(waiter& w, std::uint32_t ticket) noexcept {
-      context_scope* const scope = ctx_.scope();
+      context_scope* const scope = context_access::scope(ctx_);
       if (scope == nullptr) return true;
       return joined_ = join_scope(*scope, wait_, w, ticket);
     }
     void pause() noexcept { stop(); }
     void stop() noexcept {
-      if (std::exchange(joined_, false)) leave_scope(*ctx_.scope(), wait_);
+      if (std::exchange(joined_, false)) leave_scope(*context_access::scope(ctx_), wait_);
     }
     bool kept() const noexcept { return true; }
     std::error_code why() const noexcept { return ctx_.err(); }

@@ -12,13 +12,13 @@ namespace verge::detail {
 select_state::select_state(std::span<select_arm*> arms, chan_base** locks,
                            std::uint32_t* order) noexcept
     : arms_(arms), order_(order, arms.size()) {
+  chan_base** end = locks;
   for (std::size_t i = 0; i < arms.size(); ++i) {
-    locks[i] = &arms[i]->channel();
+    if (chan_base* const c = arms[i]->channel()) *end++ = c;
     order[i] = static_cast<std::uint32_t>(i);
   }
-  std::sort(locks, locks + arms.size(), std::less<>());
-  chan_base** const end = std::unique(locks, locks + arms.size());
-  locks_ = {locks, end};
+  std::sort(locks, end, std::less<>());
+  locks_ = {locks, std::unique(locks, end)};
 }
 
 bool select_state::start(waiter& w, bool may_wait) noexcept {
@@ -28,7 +28,10 @@ bool select_state::start(waiter& w, bool may_wait) noexcept {
   const bool waits = step.what == chan_step::would_block && may_wait;
   if (waits) {
     std::uint32_t ticket = 0;
-    for (select_arm* arm : arms_) arm->join_locked(w, ++ticket);
+    for (select_arm* arm : arms_) {
+      ++ticket;
+      if (arm->channel() != nullptr) arm->join_locked(w, ticket);
+    }
   }
   unlock_all();
   if (step.to_wake != nullptr) step.to_wake->wake();
@@ -37,6 +40,7 @@ bool select_state::start(waiter& w, bool may_wait) noexcept {
 
 chan_step select_state::try_in_random_order() noexcept {
   for (const std::uint32_t i : order_) {
+    if (arms_[i]->channel() == nullptr) continue;
     const chan_step step = arms_[i]->try_locked();
     if (step.what == chan_step::would_block) continue;
     if (step.what == chan_step::closed) arms_[i]->set_found_closed();
@@ -48,9 +52,11 @@ chan_step select_state::try_in_random_order() noexcept {
 
 void select_state::withdraw() noexcept {
   for (select_arm* arm : arms_) {
-    arm->channel().lock();
+    chan_base* const c = arm->channel();
+    if (c == nullptr) continue;
+    c->lock();
     arm->leave_locked();
-    arm->channel().unlock();
+    c->unlock();
   }
 }
 

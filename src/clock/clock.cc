@@ -1,4 +1,5 @@
 #include <clock/arithmetic.h>
+#include <clock/fast_clock.h>
 #include <clock/simulated_time.h>
 #include <clock/true_clock.h>
 #include <verge/clock.h>
@@ -24,6 +25,13 @@ clock::time_point clock::now() noexcept {
   if (const auto* t = detail::simulated_time) [[unlikely]]
     return time_point(duration(t->load(std::memory_order_acquire)));
   return time_point(duration(detail::true_now()));
+}
+
+clock::time_point clock::fast_now() noexcept {
+  static_assert(fast_ahead.count() == detail::fast_clock::max_ahead);
+  if (detail::simulated_time != nullptr) [[unlikely]]
+    return now();
+  return time_point(duration(detail::fast_clock::now()));
 }
 
 manual_clock::manual_clock(clock::time_point start) : now_(start.time_since_epoch().count()) {

@@ -90,8 +90,14 @@ void detach_context_callback(context_callback_record& r) noexcept {
 
 void throw_no_context_callback() {
   throw std::logic_error(
-      "verge: stop of a context's callback that is not there: give the handle one first, from "
+      "verge: this context_callback is empty: give the handle a function first, from "
       "verge::after_func(ctx, f)");
+}
+
+void throw_no_context() {
+  throw std::logic_error(
+      "verge: this canceller is empty: it was moved from or detached, or never had a context; "
+      "with_cancel, with_timeout and with_deadline return one that has");
 }
 
 }  // namespace verge::detail

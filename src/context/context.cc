@@ -13,6 +13,7 @@ namespace verge {
 
 namespace {
 
+using detail::context_access;
 using detail::context_node;
 using detail::context_scope;
 
@@ -47,7 +48,8 @@ cancellable handles_of(context_scope& s) noexcept {
 }
 
 std::int64_t deadline_of(const context& c) noexcept {
-  return c.scope() == nullptr ? 0 : c.scope()->deadline();
+  const context_scope* const s = context_access::scope(c);
+  return s == nullptr ? 0 : s->deadline();
 }
 
 cancellable with_deadline_at(const context& parent, detail::clockwork& of, std::int64_t when,
@@ -56,10 +58,10 @@ cancellable with_deadline_at(const context& parent, detail::clockwork& of, std::
   // The parent sees to a deadline that is its own.
   if (!has_passed && parents != 0 && parents <= when) return with_cancel(parent);
   auto s = context_scope::make(parent, when, cause);
-  const bool parent_is_done = parent.scope() != nullptr && parent.scope()->is_done();
+  const bool parent_is_done = bool{parent.err()};
   if (!parent_is_done && !has_passed && when != detail::never) s->arm(of);
   cancellable made = handles_of(*s.release());
-  if (has_passed) context_scope::cancel_by_user(*made.ctx.scope(), true, {});
+  if (has_passed) context_scope::cancel_by_user(*context_access::scope(made.ctx), true, {});
   return made;
 }
 
@@ -74,13 +76,13 @@ const std::error_category& context_category() noexcept {
 }
 
 std::error_code context::err() const noexcept {
-  const context_scope* const s = scope();
+  const context_scope* const s = context_access::scope(*this);
   if (s == nullptr || !s->is_done()) return {};
   return s->by_deadline() ? context_errc::deadline_exceeded : context_errc::cancelled;
 }
 
 std::error_code context::cause() const noexcept {
-  const context_scope* const s = scope();
+  const context_scope* const s = context_access::scope(*this);
   return s == nullptr || !s->is_done() ? std::error_code() : s->cause();
 }
 
@@ -91,14 +93,14 @@ std::optional<time_point> context::deadline() const noexcept {
 }
 
 receiver<context_done> context::done() const {
-  if (context_scope* const s = scope()) return s->channel();
+  if (context_scope* const s = context_access::scope(*this)) return s->channel();
   // Never closed, and never gone: threads that outlive main() may wait for it.
   static const auto* const open = new receiver<context_done>(chan<context_done>());
   return *open;
 }
 
 std::stop_token context::stop_token() const {
-  context_scope* const s = scope();
+  context_scope* const s = context_access::scope(*this);
   return s == nullptr ? std::stop_token() : s->token();
 }
 
@@ -127,13 +129,13 @@ context without_cancel(const context& parent) {
 
 namespace detail {
 
-cancellable context_with_timeout(const context& parent, std::int64_t delay, std::error_code cause) {
-  clockwork& of = timers_here();
+cancellable context_with_timeout(clockwork& of, const context& parent, std::int64_t delay,
+                                 std::error_code cause) {
   return with_deadline_at(parent, of, of.deadline(delay), delay <= 0, cause);
 }
 
-cancellable context_with_deadline(const context& parent, std::int64_t when, std::error_code cause) {
-  clockwork& of = timers_here();
+cancellable context_with_deadline(clockwork& of, const context& parent, std::int64_t when,
+                                  std::error_code cause) {
   return with_deadline_at(parent, of, as_time(when), when <= of.now(), cause);
 }
 

@@ -135,7 +135,7 @@ void halt_default_runtime() {
     all.halted = all.standard.exchange(nullptr, std::memory_order_acq_rel);
     if (all.halted == nullptr) return;
   }
-  auto& s = static_cast<live_scheduler&>(all.halted->scheduler());
+  auto& s = static_cast<live_scheduler&>(scheduler_of(*all.halted));
   s.halt();
   s.timers().halt();
 }
@@ -211,8 +211,10 @@ void runtime_core::end() noexcept {
 
 scheduler& scheduler_or_default() {
   if (scheduler* s = current_scheduler()) return *s;
-  return default_runtime().scheduler();
+  return scheduler_of(default_runtime());
 }
+
+scheduler& scheduler_of(runtime& rt) noexcept { return rt.core_->scheduler; }
 
 }  // namespace detail
 
@@ -228,7 +230,6 @@ void runtime::set_processors(unsigned n) {
   core_->taken_from.store(processors_from::option, std::memory_order_relaxed);
 }
 unsigned runtime::processors() const noexcept { return core_->scheduler.processors(); }
-detail::scheduler& runtime::scheduler() noexcept { return core_->scheduler; }
 
 detail::scheduler& runtime::scheduler_to_wait_for() {
   if (detail::simulated_time != nullptr) {

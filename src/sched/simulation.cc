@@ -100,7 +100,7 @@ clock::time_point simulation::now() noexcept {
 }
 std::uint64_t simulation::jumps() const noexcept { return it_->scheduler.jumps(); }
 std::uint64_t simulation::seed() const noexcept { return it_->scheduler.seed(); }
-detail::scheduler& simulation::scheduler() noexcept { return it_->scheduler; }
+detail::scheduler& detail::scheduler_of(simulation& sim) noexcept { return sim.it_->scheduler; }
 
 simulation::participant::participant(simulation& sim) : sim_(sim) {
   sim_.it_->scheduler.refuse_if_lost();

@@ -13,6 +13,7 @@
 #include <timer/callback.h>
 
 #include <array>
+#include <cstdio>
 #include <mutex>
 
 #include <engine/clockwork.h>
@@ -79,6 +80,43 @@ void wake_those_who_wait(const timer_node& t) noexcept {
   }
 }
 
+#ifndef NDEBUG
+/// Reports that the end of a handle takes long: it may never come. By a timer of the same runtime,
+/// as some other thread has to notice. Not in simulated time, which that would move.
+class slow_end_report {
+ public:
+  explicit slow_end_report(const timer_node& t) noexcept {
+    clockwork& of = clockwork::of(t);
+    if (of.closing() || of.home().net() == nullptr) return;
+    try {
+      node_ = start_func_timer(of, 1'000'000'000, &print, 0);
+    } catch (...) {  // no memory for a report
+    }
+  }
+  ~slow_end_report() {
+    if (node_ != nullptr) destroy_timer(*node_);
+  }
+  slow_end_report(const slow_end_report&) = delete;
+  slow_end_report& operator=(const slow_end_report&) = delete;
+
+ private:
+  static void print() {
+    std::fputs(
+        "verge: the end of a handle has waited for a second for a callback that still runs. If the "
+        "callback waits for a lock that the thread holds which ends the handle, both wait forever: "
+        "move the handle out, and destroy it after the unlock. See \"Deadlock\" in "
+        "verge/time.h\n",
+        stderr);
+  }
+
+  timer_node* node_{nullptr};
+};
+#else
+struct slow_end_report {
+  explicit slow_end_report(const timer_node& /*t*/) noexcept {}
+};
+#endif
+
 }  // namespace
 
 void fire_callback(timer_node& t, std::int64_t now) noexcept {
@@ -143,6 +181,7 @@ bool end_callbacks(timer_node& t) noexcept {
       me.next = room.first;
       room.first = &me;
     }
+    const slow_end_report report(t);
     me.waiter.wait("the end of a timer's callback");
     runs = calls(t.runs).runs();
   }

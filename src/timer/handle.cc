@@ -139,11 +139,10 @@ inline at_once destroy_at_once(timer_node& t, std::uint32_t slot) noexcept {
 }
 
 /// Starts a channel timer, or leaves nothing behind.
-timer_node* started(timer_node& t, std::int64_t delay, std::int64_t period,
-                    std::int64_t slack = 0) {
+timer_node* started(timer_node& t, std::int64_t when, std::int64_t period) {
   clockwork& of = clockwork::of(t);
   try {
-    start_channel(t, of.deadline(delay, slack), period);
+    start_channel(t, when, period);
   } catch (...) {
     of.release(t);
     throw;
@@ -155,8 +154,9 @@ timer_node* started(timer_node& t, std::int64_t delay, std::int64_t period,
 /// The channel of a timer that nobody holds.
 receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std::int64_t period) {
   auto channel = chan_access::handle<receiver<clock::time_point>>(share_channel(t));
-  started(t, delay, period);
-  clockwork::of(t).release(t);
+  clockwork& of = clockwork::of(t);
+  started(t, of.deadline(delay), period);
+  of.release(t);
   return channel;
 }
 
@@ -164,8 +164,23 @@ receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std
 
 clockwork& timers_here() { return scheduler_or_default().timers(); }
 
+clockwork& timers_of(runtime& rt) {
+  clockwork& of = scheduler_of(rt).timers();
+  if (of.forked()) {
+    throw std::logic_error(
+        "verge: this runtime was started before a fork; in the child it is lost, start a new one");
+  }
+  return of;
+}
+
 timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack) {
-  return started(make_channel_timer(of, channel_kind::one_shot, true), delay, 0, slack);
+  timer_node& t = make_channel_timer(of, channel_kind::one_shot, true);
+  return started(t, of.deadline(delay, slack), 0);
+}
+
+timer_node* start_channel_timer_at(clockwork& of, std::int64_t when, std::int64_t slack) {
+  timer_node& t = make_channel_timer(of, channel_kind::one_shot, true);
+  return started(t, with_slack(of.deadline_at(as_time(when)), slack), 0);
 }
 
 timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy) {
@@ -183,9 +198,10 @@ timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy
       kind = channel_kind::delay;
       break;
   }
-  timer_node* const t = started(make_channel_timer(of, kind, true), period, period);
-  share_channel(*t);  // the handle's
-  return t;
+  timer_node& t = make_channel_timer(of, kind, true);
+  started(t, of.deadline(period), period);
+  share_channel(t);  // the handle's
+  return &t;
 }
 
 receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay) {
@@ -224,12 +240,13 @@ bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slac
   return h->hybrid::reset(t, when, 0);
 }
 
-bool reset_timer_at(timer_node* handle, std::int64_t when) {
+bool reset_timer_at(timer_node* handle, std::int64_t when, std::int64_t slack) {
   timer_node& t = of_handle(handle, "reset");
   clockwork& of = running_clockwork(t);
+  when = as_time(when);
   // A time in the past would let in a firing that began before this reset.
   if (is_channel_timer(t)) when = of.deadline_at(when);
-  return reset_to(of, t, as_time(when), 0);
+  return reset_to(of, t, with_slack(when, slack), 0);
 }
 
 bool reset_ticker(timer_node* handle, std::int64_t period) {
@@ -263,7 +280,8 @@ void end_function(timer_node& t) noexcept {
   clockwork::of(t).release(t);
 }
 
-void detach_timer(timer_node& t) noexcept {
+void detach_timer(timer_node* handle) {
+  timer_node& t = of_handle(handle, "detach");
   clockwork& of = clockwork::of(t);
   if (of.forked()) return;
   if (const timer_operations* const its = operations_of(t)) return its->detach(t);
@@ -311,6 +329,12 @@ void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
 void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t slack) {
   clockwork& of = clockwork::of(t);
   of.start(t, of.deadline(delay, slack), 0);
+  of.clear_up();
+}
+
+void start_timer_at(timer_node& t, std::int64_t when, std::int64_t slack) {
+  clockwork& of = clockwork::of(t);
+  of.start(t, with_slack(as_time(when), slack), 0);
   of.clear_up();
 }
 

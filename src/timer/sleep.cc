@@ -35,7 +35,7 @@ static_assert(std::is_trivially_destructible_v<alarm> && fits_in_node<alarm>);
 
 sleep_action::sleep_action(const sleep_operation& op) {
   if (op.relative_ && op.time_ <= 0) return;
-  clockwork& of = scheduler_or_default().timers();
+  clockwork& of = op.timers_ != nullptr ? *op.timers_ : scheduler_or_default().timers();
   when_ = op.relative_ ? of.deadline(op.time_) : as_time(op.time_);
   if (!op.relative_ && when_ <= of.now()) return;
   node_ = &of.make();

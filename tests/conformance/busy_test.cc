@@ -52,9 +52,9 @@ TEST_P(conformance, L10_two_tasks_that_yield_to_each_other_do_not_starve_a_timer
     while (!over) co_await verge::yield();
   });
   rt.spawn([&]() -> task<> {
-    co_await verge::sleep(1ms);
-    over = true;
-  });
+      co_await verge::sleep(1ms);
+      over = true;
+    }).detach();
   EXPECT_TRUE(eventually([&] { return over.load(); }));
   over = true;
   one.join();

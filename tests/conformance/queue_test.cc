@@ -117,7 +117,7 @@ TEST_P(conformance, L35_the_queues_are_in_order_after_every_step_of_a_random_wal
   const int steps = takes_any_delay() ? scale(20'000, 2'000) : scale(2'000, 200);
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     simulation sim(simulated(seed));
-    auto& engine = sim.scheduler().timers().its_engine();
+    auto& engine = detail::scheduler_of(sim).timers().its_engine();
     walk w(sim, seed, seed * 50, up_to(24h), tick());
     for (int i = 0; i < steps; ++i) {
       w.step();
@@ -132,7 +132,7 @@ TEST_P(conformance, L35_the_queues_are_in_order_after_every_step_of_a_random_wal
 /// What is due at the instant of a step: the callback has run or has not, by the seed.
 TEST_P(conformance, L35_the_queues_are_in_order_after_a_storm_of_threads_has_passed) {
   runtime rt(live());
-  auto& engine = rt.scheduler().timers().its_engine();
+  auto& engine = detail::scheduler_of(rt).timers().its_engine();
   {
     as_default here(rt);
     std::vector<verge::timer> all;

@@ -164,15 +164,17 @@ std::vector<int> order_of_one_instant(const simulation_options& options) {
         break;
       case 1:
         sim.thread([&order, i]() -> task<> {
-          co_await verge::sleep(50ms);
-          order.push_back(i);
-        });
+             co_await verge::sleep(50ms);
+             order.push_back(i);
+           })
+            .detach();
         break;
       default:
         sim.thread([&order, i] {
-          verge::after(50ms).recv();
-          order.push_back(i);
-        });
+             verge::after(50ms).recv();
+             order.push_back(i);
+           })
+            .detach();
     }
   }
   sim.run_for(200ms);
@@ -199,14 +201,15 @@ TEST_P(conformance, L39_the_same_seed_gives_the_same_run) {
     chan<int> c(3);
     for (int i = 0; i < 5; ++i) {
       sim.thread([&, i]() -> task<> {
-        for (int n = 0; n < 20; ++n) {
-          co_await verge::sleep((n * i % 7) * 20ms);
-          co_await verge::select(
-              verge::recv(c,
-                          [&](std::optional<int> v) { log += std::to_string(i * 10 + *v) + ' '; }),
-              verge::send(c, i, [&] { log += 's'; }));
-        }
-      });
+           for (int n = 0; n < 20; ++n) {
+             co_await verge::sleep((n * i % 7) * 20ms);
+             co_await verge::select(
+                 verge::recv(
+                     c, [&](std::optional<int> v) { log += std::to_string(i * 10 + *v) + ' '; }),
+                 verge::send(c, i, [&] { log += 's'; }));
+           }
+         })
+          .detach();
     }
     sim.run_for(up_to(1h));
     return log + std::to_string(sim.jumps());

@@ -65,19 +65,39 @@ case ${1:?which case} in
     runs "$work/pkg_config_static" static
     ;;
 
-  # The shared library shows what the public headers declare and nothing else. Every part of an
-  # exported name is looked up in them; instances of the standard library's templates are weak and
-  # carry the standard library's own visibility.
+  # With BUILD_SHARED_LIBS verge::verge is the shared library: in the tree, and in the package, of which
+  # only the configuration differs.
+  build_shared_libs)
+    cmake -S "$SOURCE" -B "$work/shared" -G Ninja -DBUILD_SHARED_LIBS=ON -DVERGE_BUILD_TESTS=OFF \
+      -DVERGE_BUILD_BENCH=OFF -DVERGE_BUILD_EXAMPLES=OFF -DVERGE_BUILD_TOOLS=OFF \
+      -DCMAKE_CXX_COMPILER="$CXX"
+    cp -r "$prefix" "$work/shared_prefix"
+    cp "$work/shared/verge-config.cmake" "$(dirname "$(find "$work/shared_prefix" -name verge-config.cmake)")"
+    cmake -S "$SOURCE/tests/consumer" -B "$work/find_shared" -G Ninja \
+      -DCMAKE_PREFIX_PATH="$work/shared_prefix" -DCMAKE_CXX_COMPILER="$CXX"
+    cmake --build "$work/find_shared" --target consumer_verge
+    runs "$work/find_shared/consumer_verge" shared
+    # Nothing is built here: which library does a target of the tree link?
+    cmake -S "$SOURCE/tests/consumer" -B "$work/subdirectory" -G Ninja -DVERGE_SUBDIRECTORY="$SOURCE" \
+      -DBUILD_SHARED_LIBS=ON -DCMAKE_CXX_COMPILER="$CXX"
+    [[ $(<"$work/subdirectory/verge_is") == libverge.so* ]] ||
+      fail "with BUILD_SHARED_LIBS verge::verge is $(<"$work/subdirectory/verge_is")"
+    ;;
+
+  # The shared library shows what the public headers declare and nothing else, under the version of its
+  # soname. Every part of an exported name is looked up in the headers.
   exports)
     library=$(find "$prefix" -name libverge.so)
     words=$(grep -rhoE '[A-Za-z_][A-Za-z0-9_]*' "$prefix/include/verge" | sort -u)
     exported=0
-    while read -r _ kind name; do
-      plain=$(sed -E ':a; s/<[^<>]*>//; ta; s/\(.*//; s/^((vtable|typeinfo( name)?|VTT) for|guard variable for|TLS (init|wrapper) function for|(non-)?virtual thunk to) //; s/\[abi:[^]]*\]//g' <<<"$name")
-      if [[ $plain != verge::* ]]; then
-        [[ $kind == [WVu] ]] && continue
+    while read -r _ _ name; do
+      [[ $name == VERGE_"${VERSION%.*}"* ]] && continue
+      [[ $name == *"@@VERGE_${VERSION%.*}" ]] || fail "libverge.so exports $name without its version"
+      plain=$(sed -E 's/@@.*//; :a; s/<[^<>]*>//; ta; s/\(.*//; s/^((vtable|typeinfo( name)?|VTT) for|guard variable for|TLS (init|wrapper) function for|(non-)?virtual thunk to) //; s/\[abi:[^]]*\]//g' <<<"$name")
+      # A function template's name begins with what it returns.
+      [[ ${plain##* } == verge::* ]] ||
         fail "libverge.so exports $name, which is not in namespace verge"
-      fi
+      plain=${plain##* }
       for part in $(tr -cs 'A-Za-z0-9_' ' ' <<<"$plain"); do
         [[ $part == operator ]] && break
         grep -qxF "$part" <<<"$words" ||

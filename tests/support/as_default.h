@@ -17,7 +17,7 @@ namespace verge::test {
 class as_default {
  public:
   explicit as_default(runtime& rt) noexcept : before_(detail::this_thread.current) {
-    detail::this_thread.current = &rt.scheduler();
+    detail::this_thread.current = &detail::scheduler_of(rt);
   }
   ~as_default() { detail::this_thread.current = before_; }
   as_default(const as_default&) = delete;

@@ -76,6 +76,11 @@ struct chan_access {
   static chan_state<T>& state(const chan_handle<T>& h) {
     return h.state();
   }
+  /// The same, or nullptr if the handle has none.
+  template <class T>
+  static chan_state<T>* state_if_any(const chan_handle<T>& h) noexcept {
+    return h.state_;
+  }
   /// A handle that takes over a reference to the channel.
   template <class Handle, class T>
   static Handle handle(chan_state<T>* s) noexcept {
@@ -169,12 +174,13 @@ class [[nodiscard("co_await it, or call wait()")]] recv_operation
  public:
   class action : public recv_action<T> {
    public:
-    explicit action(recv_operation& op) noexcept : recv_action<T>(op.channel()) {}
+    explicit action(recv_operation& op) : recv_action<T>(op.channel()) {}
   };
 
-  explicit recv_operation(const chan_handle<T>& from) : from_(from) { chan_access::state(from_); }
+  explicit recv_operation(const chan_handle<T>& from) noexcept : from_(from) {}
 
   chan_state<T>& channel() const { return chan_access::state(from_); }
+  chan_state<T>* channel_if_any() const noexcept { return chan_access::state_if_any(from_); }
 
  private:
   chan_handle<T> from_;
@@ -187,14 +193,13 @@ class [[nodiscard("co_await it, or call wait()")]] send_operation
  public:
   class action : public send_action<T> {
    public:
-    explicit action(send_operation& op) noexcept : send_action<T>(op.channel(), op.value_) {}
+    explicit action(send_operation& op) : send_action<T>(op.channel(), op.value_) {}
   };
 
-  send_operation(const chan_handle<T>& to, T&& v) : to_(to), value_(std::move(v)) {
-    chan_access::state(to_);
-  }
+  send_operation(const chan_handle<T>& to, T&& v) noexcept : to_(to), value_(std::move(v)) {}
 
   chan_state<T>& channel() const { return chan_access::state(to_); }
+  chan_state<T>* channel_if_any() const noexcept { return chan_access::state_if_any(to_); }
   T& value() noexcept { return value_; }
 
  private:

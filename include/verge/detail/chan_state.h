@@ -136,8 +136,8 @@ class chan_base {
   /// The same in two steps, of a channel that nothing waits to send to: for a caller that has more
   /// to do before those that waited go on. They are given to wake_all(). No error if closed
   /// already.
-  [[nodiscard]] wait_node* close_in_silence() noexcept;
-  static void wake_all(wait_node* those) noexcept;
+  [[nodiscard, gnu::visibility("hidden")]] wait_node* close_in_silence() noexcept;
+  [[gnu::visibility("hidden")]] static void wake_all(wait_node* those) noexcept;
 
   /// Set before the channel is shared, and constant from then on. The context is guarded by the
   /// lock.

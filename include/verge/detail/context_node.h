@@ -14,6 +14,8 @@
 /// src/context/scope.h.
 namespace verge::detail {
 
+struct context_access;
+
 /// A context that can be done: it has a canceller, a deadline, a stop_token. src/context/scope.h.
 class [[gnu::visibility("hidden")]] context_scope;
 
@@ -86,10 +88,19 @@ void cancel_scope(context_scope& s, std::error_code cause) noexcept;
 struct [[gnu::visibility("hidden")]] context_callback_record;
 /// Takes over the node, which must never have been started.
 context_callback_record* start_context_callback(context_node* of, timer_node& t);
+template <class F>
+context_callback_record* start_context_function(clockwork& timers, context_node* of, F&& f) {
+  if constexpr (!check_callback<F>()) {
+    return nullptr;
+  } else {
+    return start_context_callback(of, make_func_timer<payload_bytes>(timers, std::forward<F>(f)));
+  }
+}
 bool stop_context_callback(context_callback_record& r) noexcept;
 void destroy_context_callback(context_callback_record& r) noexcept;
 void detach_context_callback(context_callback_record& r) noexcept;
 [[noreturn]] void throw_no_context_callback();
+[[noreturn]] void throw_no_context();
 
 }  // namespace verge::detail
 

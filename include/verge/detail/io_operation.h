@@ -79,15 +79,15 @@ class io_action {
   ~io_action() = default;
 
   /// Takes the waiter off the descriptor's list, if it is still on.
-  void unlist() noexcept;
+  [[gnu::visibility("hidden")]] void unlist() noexcept;
   /// To be called by finish(), before it looks at error_. Throws on misuse.
-  void conclude(std::uint32_t winner);
+  [[gnu::visibility("hidden")]] void conclude(std::uint32_t winner);
 
   descriptor* descriptor_;
   std::error_code error_;
 
  private:
-  void leave() noexcept;
+  [[gnu::visibility("hidden")]] void leave() noexcept;
 
   attempt_fn attempt_;
   io_waiting waiting_;
@@ -99,7 +99,7 @@ class io_action {
 
 /// What the user holds of an operation. Actions are made from it.
 template <class Action>
-class [[nodiscard("co_await it, or wait() for it")]] io_operation
+class [[nodiscard("co_await it, or call wait()")]] io_operation
     : public awaitable<io_operation<Action>> {
  public:
   using action = Action;
@@ -125,7 +125,7 @@ class read_action : public io_action {
   io_result give_up(std::error_code why) noexcept;
 
  private:
-  static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
 
   std::byte* data_;
   std::size_t size_;
@@ -147,7 +147,7 @@ class write_action : public io_action {
   io_result give_up(std::error_code why) noexcept;
 
  private:
-  static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
 
   const std::byte* data_;
   std::size_t size_;
@@ -168,7 +168,7 @@ class readiness_action : public io_action {
   std::error_code give_up(std::error_code why) noexcept;
 
  private:
-  static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
 
   const short events_;
 };
@@ -189,7 +189,7 @@ class accept_action : public io_action {
   descriptor_handle conclude_accept(std::uint32_t winner);
 
  private:
-  static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
 
   descriptor_handle accepted_;
   std::optional<sleep_action> back_off_;
@@ -234,8 +234,8 @@ class connect_action : public io_action {
   descriptor_handle conclude_connect(std::uint32_t winner);
 
  private:
-  static bool attempt(io_action& a, descriptor& d) noexcept;
-  std::error_code connected(descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] std::error_code connected(descriptor& d) noexcept;
 
   target target_;
   descriptor_handle socket_;
@@ -287,7 +287,7 @@ class receive_from_action : public io_action {
   datagram give_up(std::error_code why) noexcept;
 
  private:
-  static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
 
   buffer into_;
   datagram got_;
@@ -306,7 +306,7 @@ class send_to_action : public io_action {
   io_result give_up(std::error_code why) noexcept;
 
  private:
-  static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
 
   const_buffer what_;
   endpoint to_;

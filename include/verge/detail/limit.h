@@ -114,7 +114,7 @@ class limited_action {
 /// Op is a class, or a reference to one that cannot be copied: a join_handle that its owner wants
 /// to keep.
 template <class Limit, class Op>
-class [[nodiscard("co_await it, or wait() for it")]] limited_operation
+class [[nodiscard("co_await it, or call wait()")]] limited_operation
     : public awaitable<limited_operation<Limit, Op>> {
  public:
   using action = limited_action<Limit, Op>;

@@ -24,6 +24,11 @@
 ///  - A runnable belongs to whoever runs it from the moment it is made ready: it may run, and be
 ///    gone, before ready() returns.
 ///  - The rules for waiters stand in waiter.h.
+namespace verge {
+class runtime;
+class simulation;
+}  // namespace verge
+
 namespace verge::detail {
 
 class [[gnu::visibility("hidden")]] clockwork;
@@ -99,6 +104,9 @@ inline constexpr std::uint32_t operations_per_system_call = 8;
 scheduler* current_scheduler() noexcept;
 /// The current scheduler, or that of the default runtime, which is started if it has not been.
 scheduler& scheduler_or_default();
+/// The scheduler of that runtime, of that simulation.
+scheduler& scheduler_of(runtime& rt) noexcept;
+scheduler& scheduler_of(simulation& sim) noexcept;
 /// The job that the calling thread is running a piece of, or nullptr.
 job* current_job() noexcept;
 /// The calling thread begins to run a piece of a job, whose turn begins, or has run it (nullptr).
@@ -276,8 +284,8 @@ class thread_waiter : public waiter {
   }
 
   /// For schedulers: the kernel's side of blocking and of waking.
-  void wait_in_kernel() noexcept;
-  void wake_in_kernel() noexcept;
+  [[gnu::visibility("hidden")]] void wait_in_kernel() noexcept;
+  [[gnu::visibility("hidden")]] void wake_in_kernel() noexcept;
   bool woken() const noexcept { return word_.load(std::memory_order_acquire) != 0; }
   bool may_end_by_deadlock() const noexcept { return on_deadlock_ == on_deadlock::end_wait; }
 

@@ -43,26 +43,27 @@ void call_handler(F& f, Args&&... args) {
 }
 
 template <class T, class F>
-class recv_case {
+class [[nodiscard("a case does nothing by itself: pass it to select()")]] recv_case {
  public:
   class arm final : public recv_arm<T> {
    public:
-    explicit arm(recv_case& c) : recv_arm<T>(c.operation_.channel()) {}
+    explicit arm(recv_case& c) noexcept : recv_arm<T>(c.operation_.channel_if_any()) {}
   };
 
   template <class G>
-  recv_case(recv_operation<T> op, G&& handler)
+  recv_case(recv_operation<T> op, G && handler)
       : operation_(std::move(op)), handler_(std::forward<G>(handler)) {}
 
-  void run(arm& a) {
+  void run(arm & a) {
+    constexpr bool takes_nothing = std::is_invocable_v<F&>;
     if constexpr (std::invocable<F&, std::optional<T>&&>) {
       call_handler(handler_, std::move(a.value()));
-    } else {
-      static_assert(
-          std::invocable<F&>,
-          "the handler of recv(ch, handler) takes a std::optional<T>, which is empty if the "
-          "channel is closed, or nothing");
+    } else if constexpr (takes_nothing) {
       call_handler(handler_);
+    } else {
+      static_assert(takes_nothing,
+                    "the handler of recv(ch, handler) takes a std::optional<T>, which is empty if "
+                    "the channel is closed, or nothing");
     }
   }
 
@@ -72,21 +73,23 @@ class recv_case {
 };
 
 template <class T, class F>
-class send_case {
+class [[nodiscard("a case does nothing by itself: pass it to select()")]] send_case {
  public:
   class arm final : public send_arm<T> {
    public:
-    explicit arm(send_case& c) : send_arm<T>(c.operation_.channel(), c.operation_.value()) {}
+    explicit arm(send_case& c) noexcept
+        : send_arm<T>(c.operation_.channel_if_any(), c.operation_.value()) {}
   };
 
   template <class G>
-  send_case(send_operation<T> op, G&& handler)
+  send_case(send_operation<T> op, G && handler)
       : operation_(std::move(op)), handler_(std::forward<G>(handler)) {}
 
-  void run(arm& a) {
-    static_assert(std::invocable<F&>, "the handler of send(ch, value, handler) takes nothing");
+  void run(arm & a) {
+    constexpr bool takes_nothing = std::is_invocable_v<F&>;
+    static_assert(takes_nothing, "the handler of send(ch, value, handler) takes nothing");
     if (a.found_closed()) throw_send_on_closed();
-    call_handler(handler_);
+    if constexpr (takes_nothing) call_handler(handler_);
   }
 
  private:
@@ -95,7 +98,7 @@ class send_case {
 };
 
 template <class F>
-class otherwise_case {
+class [[nodiscard("a case does nothing by itself: pass it to select()")]] otherwise_case {
  public:
   /// No channel: nothing to wait for.
   struct arm {
@@ -103,11 +106,12 @@ class otherwise_case {
   };
 
   template <class G>
-  explicit otherwise_case(std::in_place_t, G&& handler) : handler_(std::forward<G>(handler)) {}
+  explicit otherwise_case(std::in_place_t, G && handler) : handler_(std::forward<G>(handler)) {}
 
   void run(arm&) {
-    static_assert(std::invocable<F&>, "the handler of otherwise(handler) takes nothing");
-    call_handler(handler_);
+    constexpr bool takes_nothing = std::is_invocable_v<F&>;
+    static_assert(takes_nothing, "the handler of otherwise(handler) takes nothing");
+    if constexpr (takes_nothing) call_handler(handler_);
   }
 
  private:

@@ -17,6 +17,7 @@
 ///    holds them while it looks for a case that can go on and while it registers with all the
 ///    queues if there is none. So it sees all its channels at one moment, and nobody can claim its
 ///    waiter half-way: a select that serves another select's waiter has not been claimed itself.
+///  - A case without a channel has no lock and no queue, and is passed over everywhere.
 ///  - It looks in an order drawn at random, so each of the cases that can go on has the same
 ///    chance.
 ///  - It is registered with every case under its own ticket, the case's index + 1. The one who
@@ -27,7 +28,8 @@ namespace verge::detail {
 /// One case of a select.
 class select_arm {
  public:
-  select_arm(chan_base& c, wait_queue& q, void* value) noexcept
+  /// Without a channel the arm is never ready.
+  select_arm(chan_base* c, wait_queue* q, void* value) noexcept
       : chan_(c), queue_(q), value_(value) {}
   select_arm(const select_arm&) = delete;
   select_arm& operator=(const select_arm&) = delete;
@@ -36,21 +38,22 @@ class select_arm {
   bool found_closed() const noexcept { return node_.closed; }
   void set_found_closed() noexcept { node_.closed = true; }
 
-  chan_base& channel() const noexcept { return chan_; }
+  /// nullptr if there is none.
+  chan_base* channel() const noexcept { return chan_; }
   /// With the channel locked: receives or sends, if that can be done at once.
   virtual chan_step try_locked() noexcept = 0;
   /// With the channel locked: waits with w, or does no longer.
   void join_locked(waiter& w, std::uint32_t ticket) noexcept {
-    queue_.push(node_, w, ticket, value_);
+    queue_->push(node_, w, ticket, value_);
   }
-  void leave_locked() noexcept { queue_.remove(node_); }
+  void leave_locked() noexcept { queue_->remove(node_); }
 
  protected:
   ~select_arm() = default;
 
  private:
-  chan_base& chan_;
-  wait_queue& queue_;
+  chan_base* chan_;
+  wait_queue* queue_;
   void* value_;
   wait_node node_;
 };
@@ -58,31 +61,33 @@ class select_arm {
 template <class T>
 class recv_arm : public select_arm {
  public:
-  explicit recv_arm(chan_state<T>& c) noexcept : select_arm(c, c.receivers, &value_), from_(c) {}
+  explicit recv_arm(chan_state<T>* c) noexcept
+      : select_arm(c, c == nullptr ? nullptr : &c->receivers, &value_), from_(c) {}
   std::optional<T>& value() noexcept { return value_; }
 
  protected:
   ~recv_arm() = default;
 
  private:
-  chan_step try_locked() noexcept final { return from_.try_recv_locked(value_); }
+  chan_step try_locked() noexcept final { return from_->try_recv_locked(value_); }
 
-  chan_state<T>& from_;
+  chan_state<T>* from_;
   std::optional<T> value_;
 };
 
 template <class T>
 class send_arm : public select_arm {
  public:
-  send_arm(chan_state<T>& c, T& v) noexcept : select_arm(c, c.senders, &v), to_(c), value_(v) {}
+  send_arm(chan_state<T>* c, T& v) noexcept
+      : select_arm(c, c == nullptr ? nullptr : &c->senders, &v), to_(c), value_(v) {}
 
  protected:
   ~send_arm() = default;
 
  private:
-  chan_step try_locked() noexcept final { return to_.try_send_locked(value_); }
+  chan_step try_locked() noexcept final { return to_->try_send_locked(value_); }
 
-  chan_state<T>& to_;
+  chan_state<T>* to_;
   T& value_;
 };
 
@@ -103,10 +108,10 @@ class select_state {
   std::size_t chosen() const noexcept { return chosen_; }
 
  private:
-  chan_step try_in_random_order() noexcept;
-  void shuffle() noexcept;
-  void lock_all() noexcept;
-  void unlock_all() noexcept;
+  [[gnu::visibility("hidden")]] chan_step try_in_random_order() noexcept;
+  [[gnu::visibility("hidden")]] void shuffle() noexcept;
+  [[gnu::visibility("hidden")]] void lock_all() noexcept;
+  [[gnu::visibility("hidden")]] void unlock_all() noexcept;
 
   std::span<select_arm*> arms_;
   std::span<chan_base*> locks_;  // each channel once, by address

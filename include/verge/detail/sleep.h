@@ -43,17 +43,26 @@ class sleep_action {
   std::exception_ptr error_;
 };
 
-class sleep_operation : public awaitable<sleep_operation> {
+class [[nodiscard(
+    "a sleep does nothing until it is awaited: co_await it, or call wait()")]] sleep_operation
+    : public awaitable<sleep_operation> {
  public:
   using action = sleep_action;
 
-  static sleep_operation for_delay(std::int64_t ns) noexcept { return {ns, true}; }
-  static sleep_operation until(std::int64_t when) noexcept { return {when, false}; }
+  /// By these timers, or if that is nullptr by those of whoever waits.
+  static sleep_operation for_delay(std::int64_t ns, clockwork* of = nullptr) noexcept {
+    return {ns, true, of};
+  }
+  static sleep_operation until(std::int64_t when, clockwork* of = nullptr) noexcept {
+    return {when, false, of};
+  }
 
  private:
   friend sleep_action;
-  sleep_operation(std::int64_t time, bool relative) noexcept : time_(time), relative_(relative) {}
+  sleep_operation(std::int64_t time, bool relative, clockwork* of) noexcept
+      : timers_(of), time_(time), relative_(relative) {}
 
+  clockwork* timers_;
   std::int64_t time_;
   bool relative_;
 };

@@ -59,19 +59,33 @@ auto launch(scheduler& s, Work&& work) {
   return task_access::handle_of(*record.release());
 }
 
-/// Runs f(args...), or the task f, on s: the inside of verge::go.
+/// Whether go(f, args...) can run that. If not, that is an error which says why, and the only one.
 template <class F, class... Args>
-auto spawn(scheduler& s, F&& f, Args&&... args) {
+constexpr bool check_work() {
   using work = std::decay_t<F>;
   if constexpr (task_traits<work>::is_task) {
     static_assert(std::is_same_v<F, work>, "a task is run once: write go(std::move(t))");
     static_assert(sizeof...(Args) == 0, "a task takes no arguments: it has them already");
+    return std::is_same_v<F, work> && sizeof...(Args) == 0;
+  } else {
+    static_assert(std::is_invocable_v<work, std::decay_t<Args>...>,
+                  "go(f, args...) runs a task, or something that can be called with the arguments: "
+                  "these do not fit (they are copied or moved, wrap a reference in std::ref)");
+    return std::is_invocable_v<work, std::decay_t<Args>...>;
+  }
+}
+
+/// Runs f(args...), or the task f, on s: the inside of verge::go.
+template <class F, class... Args>
+auto spawn(scheduler& s, F&& f, Args&&... args) {
+  using work = std::decay_t<F>;
+  if constexpr (!check_work<F, Args...>()) {
+    return join_handle<void>();
+  } else if constexpr (task_traits<work>::is_task) {
     using value = typename task_traits<work>::value_type;
     if (!f) throw_no_task();
     return launch<spawned_task<value, given_task<value>>>(s, given_task<value>(std::forward<F>(f)));
   } else {
-    static_assert(std::invocable<work, std::decay_t<Args>...>,
-                  "go(f, args...) runs a task, or something that can be called with the arguments");
     using call = bound_call<work, std::decay_t<Args>...>;
     using value = std::invoke_result_t<work, std::decay_t<Args>...>;
     call c(std::in_place, std::forward<F>(f), std::forward<Args>(args)...);

@@ -84,8 +84,8 @@ class spawned_base : public job, public runnable {
   static constexpr std::uint32_t by_handle = 2;
 
   static void run_spawned(runnable& r) noexcept;
-  void finish_cancelled() noexcept;
-  void complete() noexcept;
+  [[gnu::visibility("hidden")]] void finish_cancelled() noexcept;
+  [[gnu::visibility("hidden")]] void complete() noexcept;
 
   const process_mark made_in_;
   std::atomic<std::uint32_t> let_go_{0};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -23,8 +24,12 @@ namespace verge::detail {
 /// The timers of the runtime or simulation that the calling thread belongs to, or of the default
 /// runtime.
 clockwork& timers_here();
+/// The timers of that runtime. Throws std::logic_error in the child of a fork if the runtime was
+/// made before.
+clockwork& timers_of(runtime& rt);
 
 timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack);
+timer_node* start_channel_timer_at(clockwork& of, std::int64_t when, std::int64_t slack);
 timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy);
 receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay);
 receiver<clock::time_point> tick_channel(clockwork& of, std::int64_t period);
@@ -32,11 +37,19 @@ receiver<clock::time_point> channel_of(const timer_node* t);
 
 bool stop_timer(timer_node* t);
 bool reset_timer_after(timer_node* t, std::int64_t delay, std::int64_t slack = 0);
-bool reset_timer_at(timer_node* t, std::int64_t when);
+bool reset_timer_at(timer_node* t, std::int64_t when, std::int64_t slack);
 bool reset_ticker(timer_node* t, std::int64_t period);
 void destroy_timer(timer_node& t) noexcept;
-void detach_timer(timer_node& t) noexcept;
+void detach_timer(timer_node* t);
 void check_period(std::int64_t period);
+
+/// Makes handles of what the functions here give.
+struct handle_access {
+  template <class Handle, class Owned>
+  static Handle make(Owned* owned) noexcept {
+    return Handle(owned);
+  }
+};
 
 template <class Clock, class Duration>
 std::int64_t count_of(std::chrono::time_point<Clock, Duration> t) noexcept {
@@ -51,6 +64,7 @@ timer_node& make_timer(clockwork& of);
 /// Gives back a node that was never started.
 void unmake_timer(timer_node& t) noexcept;
 void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t slack);
+void start_timer_at(timer_node& t, std::int64_t when, std::int64_t slack);
 void fire_callback(timer_node& t, std::int64_t now) noexcept;
 void take_callback(timer_node& t, std::int64_t now) noexcept;
 void run_callback(runnable& r) noexcept;
@@ -63,9 +77,6 @@ void call_function(timer_node& t, F& f) {
     f();
   } else {
     // A coroutine: the function is copied, for the timer may be freed before the coroutine ends.
-    static_assert(std::is_copy_constructible_v<F>,
-                  "a timer's coroutine function must be copyable, for it may be called again; keep "
-                  "what cannot be copied in a std::shared_ptr");
     spawn(scheduler_of(t), F(f)).detach();
   }
 }
@@ -84,19 +95,41 @@ inline constexpr timer_behaviour callback_behaviour{
                    : &node_callable<F, Room>::destroy,
     .take = &take_callback};
 
+/// What a timer, a ticker or a context can call. A coroutine function is copied for every call.
 template <class F>
-void check_callable(const F& f) {
-  static_assert(std::is_invocable_v<std::decay_t<F>&>, "a timer's function takes no arguments");
+concept callback = std::constructible_from<std::decay_t<F>, F> && std::invocable < std::decay_t<F>
+& > &&(std::is_void_v<std::invoke_result_t<std::decay_t<F>&>> ||
+       std::copy_constructible<std::decay_t<F>>);
+
+/// Whether it is a callback. If not, that is an error which says why, and the only one: callers
+/// instantiate nothing with F then.
+template <class F>
+constexpr bool check_callback() {
+  using f = std::decay_t<F>;
+  static_assert(std::is_invocable_v<f&>,
+                "a callback takes no arguments: let a lambda capture what the function needs");
+  if constexpr (std::invocable<f&>) {
+    static_assert(std::is_constructible_v<f, F>,
+                  "this callback cannot be copied: pass it with std::move");
+    static_assert(std::is_void_v<std::invoke_result_t<f&>> || std::copy_constructible<f>,
+                  "a coroutine function is copied for every call: keep what cannot be copied in a "
+                  "std::shared_ptr");
+  }
+  return callback<F>;
+}
+
+template <callback F>
+void refuse_null(const F& f) {
   if constexpr (requires { static_cast<bool>(f == nullptr); }) {
     if (f == nullptr) throw std::invalid_argument("verge: a timer needs a function to call");
   }
 }
 
 /// A timer with a function that has yet to be started.
-template <std::size_t Room, class F>
+template <std::size_t Room, callback F>
 timer_node& make_func_timer(clockwork& of, F&& f) {
   using callable = std::decay_t<F>;
-  check_callable(f);
+  refuse_null(f);
   timer_node& t = make_timer(of);
   try {
     node_callable<callable, Room>::make(t, std::forward<F>(f));
@@ -120,24 +153,44 @@ struct small_payload {
 timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t slack,
                               const timer_behaviour& does, small_payload payload);
 
+/// Makes and starts a timer with a function, by start(node); or leaves nothing behind.
+template <callback F, class Start>
+timer_node* make_and_start(clockwork& of, F&& f, Start start) {
+  timer_node& t = make_func_timer<payload_bytes>(of, std::forward<F>(f));
+  try {
+    start(t);
+  } catch (...) {
+    node_callable<std::decay_t<F>>::destroy(t);
+    unmake_timer(t);
+    throw;
+  }
+  return &t;
+}
+
 template <class F>
 timer_node* start_func_timer(clockwork& of, std::int64_t delay, F&& f, std::int64_t slack) {
   using callable = std::decay_t<F>;
-  if constexpr (is_small_payload<callable> && std::is_same_v<callable, std::remove_cvref_t<F>>) {
-    check_callable(f);
+  if constexpr (!check_callback<F>()) {
+    return nullptr;
+  } else if constexpr (is_small_payload<callable> &&
+                       std::is_same_v<callable, std::remove_cvref_t<F>>) {
+    refuse_null(f);
     small_payload payload{};
     std::memcpy(payload.words, std::addressof(f), std::is_empty_v<callable> ? 0 : sizeof(callable));
     return start_small_timer(of, delay, slack, callback_behaviour<callable>, payload);
   } else {
-    timer_node& t = make_func_timer<payload_bytes>(of, std::forward<F>(f));
-    try {
-      start_timer_after(t, delay, slack);
-    } catch (...) {
-      node_callable<callable>::destroy(t);
-      unmake_timer(t);
-      throw;
-    }
-    return &t;
+    return make_and_start(of, std::forward<F>(f),
+                          [&](timer_node& t) { start_timer_after(t, delay, slack); });
+  }
+}
+
+template <class F>
+timer_node* start_func_timer_at(clockwork& of, std::int64_t when, F&& f, std::int64_t slack) {
+  if constexpr (!check_callback<F>()) {
+    return nullptr;
+  } else {
+    return make_and_start(of, std::forward<F>(f),
+                          [&](timer_node& t) { start_timer_at(t, when, slack); });
   }
 }
 
@@ -157,18 +210,22 @@ void check_policy(std::uint8_t policy);
 
 template <class F>
 timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std::uint8_t policy) {
-  using callable = std::decay_t<F>;
-  check_period(period);
-  check_policy(policy);
-  check_callable(f);
-  auto function = std::make_unique<callable>(std::forward<F>(f));
-  timer_node* const t = start_function_ticker(
-      of, period, policy,
-      {.f = function.get(),
-       .call = [](timer_node& node, void* g) { call_function(node, *static_cast<callable*>(g)); },
-       .destroy = [](void* g) noexcept { delete static_cast<callable*>(g); }});
-  static_cast<void>(function.release());  // the ticker's
-  return t;
+  if constexpr (!check_callback<F>()) {
+    return nullptr;
+  } else {
+    using callable = std::decay_t<F>;
+    check_period(period);
+    check_policy(policy);
+    refuse_null(f);
+    auto function = std::make_unique<callable>(std::forward<F>(f));
+    timer_node* const t = start_function_ticker(
+        of, period, policy,
+        {.f = function.get(),
+         .call = [](timer_node& node, void* g) { call_function(node, *static_cast<callable*>(g)); },
+         .destroy = [](void* g) noexcept { delete static_cast<callable*>(g); }});
+    static_cast<void>(function.release());  // the ticker's
+    return t;
+  }
 }
 
 }  // namespace verge::detail

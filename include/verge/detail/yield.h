@@ -10,7 +10,8 @@
 namespace verge::detail {
 
 /// Goes to the end of the queue. Nothing is waited for, so nothing here can be cancelled half-way.
-class yield_operation {
+class [[nodiscard(
+    "a yield does nothing until it is awaited: co_await it, or call wait()")]] yield_operation {
  public:
   class awaiter : private runnable {
    public:

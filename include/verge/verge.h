@@ -1,0 +1,49 @@
+/// All of verge. Each header may be included alone as well.
+///
+/// What destroying an object does. Only the first two rows, and a runtime's, wait for code of the
+/// user's. Moving from an object leaves an empty one, whose destruction does nothing.
+///
+///   | object                   | destroying it                                        | detach() |
+///   |--------------------------|------------------------------------------------------|----------|
+///   | timer, ticker            | stops it; waits for a callback on another thread     | runs on  |
+///   | context_callback         | stops it; waits for a call on another thread         | runs on  |
+///   | canceller                | cancels the context; waits for nothing               | goes on  |
+///   | context (the last copy)  | cancels the context; waits for nothing               |          |
+///   | join_handle              | detaches: the task runs on                           | the same |
+///   | task                     | destroys the coroutine; its waits are abandoned      |          |
+///   | chan, receiver, sender   | drops a reference; the channel is not closed         |          |
+///   | receiver of after, tick  | the last one stops the timer                         |          |
+///   | sockets, listeners, fd   | closes it; operations on it end with net_errc::closed|          |
+///   | runtime                  | waits for tasks and callbacks that run; destroys     |          |
+///   |                          | suspended tasks; pending timers do not fire          |          |
+///   | simulation               | as a runtime; stops the program if a function blocks |          |
+///
+/// To keep work going without a handle, call detach(). To end a task with its handle, cancel() and
+/// join() it.
+///
+/// What an empty handle does. It can be moved, swapped, assigned to, asked by `if (handle)` and
+/// destroyed. All else throws std::logic_error: stop(), reset(), detach(), c(), join(), co_await,
+/// send(), recv(). The exceptions: to cancel does nothing, as it may be done at any time and as
+/// often as one likes; join_handle::done() is false; sockets say net_errc::closed, as all their
+/// errors are error codes; a select never chooses a case without a channel. An empty context is the
+/// background.
+#pragma once
+
+#include <verge/chan.h>
+#include <verge/clock.h>
+#include <verge/context.h>
+#include <verge/duration.h>
+#include <verge/endpoint.h>
+#include <verge/errors.h>
+#include <verge/fd.h>
+#include <verge/io.h>
+#include <verge/net.h>
+#include <verge/queue.h>
+#include <verge/runtime.h>
+#include <verge/select.h>
+#include <verge/simulation.h>
+#include <verge/task.h>
+#include <verge/time.h>
+#include <verge/timeout.h>
+#include <verge/under.h>
+#include <verge/version.h>

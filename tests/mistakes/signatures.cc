@@ -1,0 +1,49 @@
+// Functions and tasks that do not fit where they are passed. mistakes_test.cc compiles this: each
+// line with a comment gives one error, with that text in it.
+#include <verge/context.h>
+#include <verge/runtime.h>
+#include <verge/select.h>
+#include <verge/task.h>
+#include <verge/time.h>
+
+#include <memory>
+#include <utility>
+
+using namespace std::chrono_literals;
+
+const auto when = verge::clock::time_point();
+const auto wants_int = [](int) {};
+verge::task<int> answer();
+
+verge::task<int> awaits_a_named_task() {
+  auto t = answer();
+  co_return co_await t;  // error: co_await std::move(t)
+}
+
+void takes_arguments_that_nobody_passes(verge::runtime& rt, const verge::context& ctx) {
+  verge::after_func(1s, wants_int).detach();        // error: a callback takes no arguments
+  verge::after_func(when, [](long) {}).detach();    // error: a callback takes no arguments
+  verge::after_func(rt, 1s, [](char) {}).detach();  // error: a callback takes no arguments
+  verge::after_func(ctx, [](bool) {}).detach();     // error: a callback takes no arguments
+  verge::every(1s, [](double) {}).detach();         // error: a callback takes no arguments
+  verge::go(wants_int).detach();                    // error: these do not fit
+  verge::go(wants_int, "1").detach();               // error: these do not fit
+  verge::go(rt, [](long) {}).detach();              // error: these do not fit
+}
+
+void passes_what_cannot_be_copied() {
+  auto f = [p = std::make_unique<int>()] {};
+  verge::after_func(1s, f).detach();  // error: pass it with std::move
+  auto g = [p = std::make_unique<int>()]() -> verge::task<> { co_return; };
+  verge::after_func(1s, std::move(g)).detach();  // error: std::shared_ptr
+  auto t = answer();
+  verge::go(t).detach();            // error: go(std::move(t))
+  verge::go(answer(), 1).detach();  // error: it has them already
+}
+
+void handles_it_wrongly(verge::chan<int> ch) {
+  verge::select(verge::recv(ch, [](const char*) {})).wait();  // error: takes a std::optional<T>
+  verge::select(verge::send(ch, 1, [](int) {})).wait();       // error: takes nothing
+  verge::select(verge::otherwise([](int) {})).wait();         // error: takes nothing
+  verge::select(verge::recv(ch, [] { return answer(); })).wait();  // error: returns nothing
+}
