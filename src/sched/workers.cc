@@ -67,28 +67,37 @@ void live_scheduler::stop() noexcept {
   }
   monitor_note_.leave();
   if (monitor_.joinable()) monitor_.join();
-  // No new worker starts from here on: start_worker looks at stopping_ under the lock.
-  for (;;) {
+  // No new worker starts from here on: start_worker looks at stopping_ under the lock. A worker that
+  // still runs may read the one that ran its task before (set_current_job), and join() looks for a
+  // task in all of them: none is destroyed before all threads have ended.
+  for (std::size_t i = 0;; ++i) {
     poller_.break_poll();
-    std::unique_ptr<worker> w;
+    worker* w = nullptr;
     {
       std::lock_guard held(lock_);
       let_idle_workers_go_locked();
-      if (workers_.empty()) {
+      if (i == workers_.size()) {
         ended_ = true;
         break;
       }
-      w = std::move(workers_.back());
-      workers_.pop_back();
+      w = workers_[i].get();
     }
     if (w->thread.get_id() == std::this_thread::get_id()) {
       // A task ends the runtime, or the program: its thread comes back here later, or never.
       w->thread.detach();
-      ended_by_ = std::move(w);
+      std::lock_guard held(lock_);
+      ended_by_ = std::move(workers_[i]);
+      workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(i--));
     } else {
       w->thread.join();
     }
   }
+  std::vector<std::unique_ptr<worker>> ended;
+  {
+    std::lock_guard held(lock_);
+    ended.swap(workers_);
+  }
+  ended.clear();
   // Nobody polls any more: threads, and tasks of other runtimes, that wait for a descriptor of this
   // one are told. With no lock, for they are woken.
   poller_.end();
