@@ -32,7 +32,7 @@ simulated_scheduler::simulated_scheduler(std::uint64_t seed, std::int64_t start,
                                          std::function<void(std::exception_ptr)> handler)
     : seed_(seed),
       // Seeds that differ in a bit should give runs that differ in all.
-      random_state_((seed + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 | 1),
+      random_((seed + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9),
       handler_(std::move(handler)),
       now_(start) {}
 
@@ -253,12 +253,11 @@ std::string simulated_scheduler::state_of_timers_locked() const {
 /// A line for each task and thread, with what it waits for.
 std::string simulated_scheduler::waiting_locked() const {
   std::string text;
-  std::lock_guard held(jobs_lock_);
-  for (const job* j = first_job_; j != nullptr; j = j->next_live) {
-    const char* what = j->waiting_for.load(std::memory_order_relaxed);
-    text += "\n  task " + std::to_string(j->number) + " waits for ";
+  jobs_.for_each([&](const job& j) {
+    const char* what = j.waiting_for.load(std::memory_order_relaxed);
+    text += "\n  task " + std::to_string(j.number) + " waits for ";
     text += what == nullptr ? "its turn" : what;
-  }
+  });
   for (const blocked_thread* b : blocked_) {
     if (waits_in_run(b)) continue;
     text += "\n  a thread waits for ";
@@ -301,10 +300,7 @@ void simulated_scheduler::ready(runnable& r) noexcept {
 }
 
 std::uint64_t simulated_scheduler::random() noexcept {
-  random_state_ ^= random_state_ << 13;
-  random_state_ ^= random_state_ >> 7;
-  random_state_ ^= random_state_ << 17;
-  return random_state_ * 0x2545f4914f6cdd1d >> 16;
+  return random_.next() * 0x2545f4914f6cdd1d >> 16;
 }
 
 void simulated_scheduler::block(thread_waiter& w, const char* waiting_for) noexcept {
@@ -330,30 +326,14 @@ void simulated_scheduler::unblock(thread_waiter& w) noexcept {
 
 void simulated_scheduler::job_started(job& j) {
   refuse_if_lost();
-  std::lock_guard held(jobs_lock_);
-  j.number = ++jobs_begun_;
-  j.prev_live = last_job_;
-  j.next_live = nullptr;
-  (last_job_ == nullptr ? first_job_ : last_job_->next_live) = &j;
-  last_job_ = &j;
+  jobs_.add(j);
 }
 
-void simulated_scheduler::job_ended(job& j) noexcept {
-  std::lock_guard held(jobs_lock_);
-  (j.prev_live == nullptr ? first_job_ : j.prev_live->next_live) = j.next_live;
-  (j.next_live == nullptr ? last_job_ : j.next_live->prev_live) = j.prev_live;
-}
+void simulated_scheduler::job_ended(job& j) noexcept { jobs_.remove(j); }
 
 void simulated_scheduler::abandon_jobs() noexcept {
-  for (;;) {
-    job* j = nullptr;
-    {
-      std::lock_guard held(jobs_lock_);
-      j = first_job_;
-    }
-    if (j == nullptr) return wait_for_visitors();
-    j->abandon(*j);
-  }
+  jobs_.abandon_all();
+  wait_for_visitors();
 }
 
 runnable* simulated_scheduler::take_leftover() noexcept {

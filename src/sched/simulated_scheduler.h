@@ -11,7 +11,9 @@
 #include <vector>
 
 #include <base/futex.h>
+#include <base/xorshift.h>
 #include <engine/engine.h>
+#include <sched/job_list.h>
 #include <verge/detail/scheduling.h>
 
 /// The scheduler in simulated time: one thing runs at a time, and time moves when nothing can.
@@ -133,7 +135,7 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
 
   const process_mark made_in_;
   const std::uint64_t seed_;
-  std::uint64_t random_state_;
+  xorshift random_;
   std::function<void(std::exception_ptr)> handler_;
   clockwork* timers_{nullptr};
   engine* engine_{nullptr};
@@ -151,10 +153,7 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   /// When time was last to be moved: there were timers, and none that is ever due.
   bool only_never_{false};
 
-  mutable std::mutex jobs_lock_;
-  job* first_job_{nullptr};
-  job* last_job_{nullptr};
-  std::uint64_t jobs_begun_{0};
+  job_list jobs_;
 };
 
 /// A time, rounded down, for reports.
