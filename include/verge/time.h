@@ -9,6 +9,7 @@
 
 #include <verge/chan.h>
 #include <verge/clock.h>
+#include <verge/detail/owned.h>
 #include <verge/detail/sleep.h>
 #include <verge/detail/timer_functions.h>
 #include <verge/duration.h>
@@ -113,49 +114,41 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
       : timer(detail::start_channel_timer_at(detail::timers_of(rt), detail::count_of(when),
                                              options.slack.count())) {}
 
-  timer(timer && other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
-  timer& operator=(timer&& other) noexcept {
-    timer(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~timer() {
-    if (node_ != nullptr) detail::destroy_timer(*node_);
-  }
-  void swap(timer & other) noexcept { std::swap(node_, other.node_); }
+  void swap(timer & other) noexcept { node_.swap(other.node_); }
 
   /// The channel that the time at which the timer fired is sent to. Throws std::logic_error if the
   /// timer has a function instead.
-  receiver<time_point> c() const { return detail::channel_of(node_); }
+  receiver<time_point> c() const { return detail::channel_of(node_.get()); }
 
   /// True if the timer was pending: then it will not fire. False if it has fired or been stopped
   /// before. Nothing that was sent before is received from c() afterwards: a time that nobody has
   /// received by now counts as not fired.
-  bool stop() { return detail::stop_timer(node_); }
+  bool stop() { return detail::stop_timer(node_.get()); }
 
   /// Makes it fire, once, when `d` has passed from now, whatever it was going to do before. True if
   /// it was pending. As with stop(), nothing stale is received afterwards. Options are not kept: a
   /// reset without slack takes any slack away.
   template <class Rep, class Period>
   bool reset(std::chrono::duration<Rep, Period> d, timer_options options = {}) {
-    return detail::reset_timer_after(node_, saturate(d).count(), options.slack.count());
+    return detail::reset_timer_after(node_.get(), saturate(d).count(), options.slack.count());
   }
   /// The same for a point in time, of verge::clock or std::chrono::steady_clock.
   template <class Clock, class Duration>
   bool reset_at(std::chrono::time_point<Clock, Duration> when, timer_options options = {}) {
-    return detail::reset_timer_at(node_, detail::count_of(when), options.slack.count());
+    return detail::reset_timer_at(node_.get(), detail::count_of(when), options.slack.count());
   }
 
   /// Lets the timer go on without a handle. The handle has no timer afterwards.
-  void detach() { detail::detach_timer(std::exchange(node_, nullptr)); }
+  void detach() { detail::detach_timer(node_.release()); }
 
   /// Whether there is a timer.
-  explicit operator bool() const noexcept { return node_ != nullptr; }
+  explicit operator bool() const noexcept { return static_cast<bool>(node_); }
 
  private:
   friend detail::handle_access;
   explicit timer(detail::timer_node * node) noexcept : node_(node) {}
 
-  detail::timer_node* node_{nullptr};
+  detail::owned_timer node_;
 };
 
 /// Calls f when `d` has passed, as a task of its own: f may block without holding up other timers.
@@ -239,38 +232,30 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
       : ticker(detail::start_ticker(detail::timers_of(rt), saturate(period).count(),
                                     static_cast<std::uint8_t>(policy))) {}
 
-  ticker(ticker && other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
-  ticker& operator=(ticker&& other) noexcept {
-    ticker(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~ticker() {
-    if (node_ != nullptr) detail::destroy_timer(*node_);
-  }
-  void swap(ticker & other) noexcept { std::swap(node_, other.node_); }
+  void swap(ticker & other) noexcept { node_.swap(other.node_); }
 
-  receiver<time_point> c() const { return detail::channel_of(node_); }
+  receiver<time_point> c() const { return detail::channel_of(node_.get()); }
 
   /// True if it was ticking. No tick is received after that, not even one that was waiting, and no
   /// call of the function begins; one may be running.
-  bool stop() { return detail::stop_timer(node_); }
+  bool stop() { return detail::stop_timer(node_.get()); }
 
   /// Ticks with another period from now on. True if it was ticking. Throws std::invalid_argument if
   /// the period is zero or less, and goes on as before.
   template <class Rep, class Period>
   bool reset(std::chrono::duration<Rep, Period> period) {
-    return detail::reset_ticker(node_, saturate(period).count());
+    return detail::reset_ticker(node_.get(), saturate(period).count());
   }
 
   /// Lets it tick on: a function for good, a channel for as long as somebody has a receiver of it.
-  void detach() { detail::detach_timer(std::exchange(node_, nullptr)); }
-  explicit operator bool() const noexcept { return node_ != nullptr; }
+  void detach() { detail::detach_timer(node_.release()); }
+  explicit operator bool() const noexcept { return static_cast<bool>(node_); }
 
  private:
   friend detail::handle_access;
   explicit ticker(detail::timer_node * node) noexcept : node_(node) {}
 
-  detail::timer_node* node_{nullptr};
+  detail::owned_timer node_;
 };
 
 /// Calls f every `period`, on a grid: a late call does not make the next one late. The calls follow

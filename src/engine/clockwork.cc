@@ -39,6 +39,21 @@ void clockwork::end(void (*at_end)(timer_node&) noexcept, std::shared_ptr<void> 
   end_store(std::move(keep), hold);
 }
 
+void clockwork::start_slowly(timer_node& t, std::int64_t when, std::int64_t period) {
+  refuse_if_ended();
+  engine_->start(t, when, period);
+  if (ended()) [[unlikely]]
+    take_off_again(t);
+}
+
+bool clockwork::reset_slowly(timer_node& t, std::int64_t when, std::int64_t period) {
+  refuse_if_ended();
+  const bool was_waiting = engine_->reset(t, when, period);
+  if (ended()) [[unlikely]]
+    take_off_again(t);
+  return was_waiting;
+}
+
 void clockwork::take_off_again(timer_node& t) noexcept {
   engine_->stop(t);
   mark(has_strays);

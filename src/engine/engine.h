@@ -59,11 +59,11 @@ struct timer_counts {
   std::uint64_t deleted{0};  ///< stopped, and not yet taken off the queue
 };
 
-/// What became of a timer whose handle goes.
-enum class retired : std::uint8_t {
-  shared,  ///< others refer to it
-  alone,   ///< nobody else refers to it: all of the node is the caller's
-  taken,   ///< the engine has taken it over, and frees it: it is not to be touched any more
+/// Which parties have references on a timer whose handle is being destroyed.
+enum class left_with : std::uint8_t {
+  others,  ///< the caller and others
+  caller,  ///< the caller alone: all of the node is its own
+  engine,  ///< the engine alone, which frees the node: the caller must not touch it any more
 };
 
 class engine {
@@ -84,11 +84,12 @@ class engine {
   virtual void start(timer_node& t, std::int64_t when, std::int64_t period) = 0;
   /// True if the timer was waiting; it will not fire then.
   virtual bool stop(timer_node& t) noexcept = 0;
-  /// Stops a timer with a function whose handle goes, so that nobody else can stop or reset it. The
-  /// engine may take it over if no callback runs or is to run, and the payload needs no ending.
-  virtual retired retire(timer_node& t) noexcept {
+  /// Stops a timer with a function whose handle is being destroyed, so no other thread can stop or
+  /// reset it. The engine may take the node over if no callback runs or is to run, and the payload
+  /// need not be destroyed.
+  virtual left_with stop_for_good(timer_node& t) noexcept {
     stop(t);
-    return sole_reference(t);
+    return caller_or_others(t);
   }
   /// Starts it again, or at another time. True if it was waiting.
   virtual bool reset(timer_node& t, std::int64_t when, std::int64_t period) = 0;
@@ -128,8 +129,8 @@ class engine {
 
  protected:
   /// Whether the caller has the only reference.
-  static retired sole_reference(const timer_node& t) noexcept {
-    return t.refs.load(std::memory_order_acquire) == 1 ? retired::alone : retired::shared;
+  static left_with caller_or_others(const timer_node& t) noexcept {
+    return t.refs.load(std::memory_order_acquire) == 1 ? left_with::caller : left_with::others;
   }
 };
 

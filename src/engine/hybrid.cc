@@ -55,7 +55,7 @@ void hybrid::start_with_entry(timer_node& t, std::int64_t when, std::int64_t per
   count_armed();
 }
 
-bool hybrid::reset_with_entry(node& t, std::int64_t when, std::int64_t period,
+bool hybrid::reset_under_lock(node& t, std::int64_t when, std::int64_t period,
                               timers::change so_far) {
   const bool was_armed = home().finish_reset(so_far, t, when, period);
   if (was_armed) {

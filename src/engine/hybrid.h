@@ -59,26 +59,10 @@ class hybrid final : public engine {
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
   bool stop(timer_node& t) noexcept override;
-  retired retire(timer_node& t) noexcept override;
+  left_with stop_for_good(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
   /// The same, for one who has seen to it that nobody else stops or resets it meanwhile.
   bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period);
-
-  // The same for the usual case, and for a thread that has a slot. False: it is not that case, and
-  // nothing is changed.
-  /// A timer that has but its handle's reference, and for which the node's last entry will do.
-  bool start_at_once(timer_node& t, std::int64_t when, std::uint32_t slot) noexcept;
-  /// Disarms a timer that is armed for once. Being armed held a reference, which is the caller's
-  /// now; and he calls tidy() if it is time to.
-  struct disarming {
-    bool done;
-    bool time_to_tidy;
-  };
-  disarming disarm_at_once(timer_node& t, std::uint32_t slot) noexcept;
-  void tidy(std::uint32_t slot) noexcept { keep_tidy(tallies_[slot]); }
-
-  static timer_node* construct_node(void* memory) noexcept;
-  static void* memory_of(timer_node& t) noexcept { return static_cast<node*>(&t); }
 
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
   std::int64_t next_when(unsigned p) const noexcept override;
@@ -94,6 +78,8 @@ class hybrid final : public engine {
   [[nodiscard]] std::string verify() const override;
 
  private:
+  friend struct fast_path;
+
   struct state {
     std::atomic<std::uint64_t> word;
   };
@@ -150,14 +136,17 @@ class hybrid final : public engine {
   std::span<const std::unique_ptr<timers>> all() const noexcept {
     return {timers_.data(), made_.load(std::memory_order_acquire)};
   }
+  static timer_node* construct_node(void* memory) noexcept;
+  static node& as_node(timer_node& t) noexcept { return static_cast<node&>(t); }
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
   bool finish_reset(node& t, std::int64_t when, std::int64_t period, timers::change so_far);
-  bool reset_with_entry(node& t, std::int64_t when, std::int64_t period,
+  bool reset_under_lock(node& t, std::int64_t when, std::int64_t period,
                         hybrid_timers<policy>::change so_far);
   void start_with_entry(timer_node& t, std::int64_t when, std::int64_t period);
   void count_armed() noexcept;
   void count_stopped() noexcept;
   std::uint64_t count(std::uint32_t slot, std::uint64_t change) noexcept;
+  void tidy(std::uint32_t slot) noexcept { keep_tidy(tallies_[slot]); }
   void count_and_look(std::uint64_t change) noexcept;
   void keep_tidy(tally& mine) noexcept;
   bool sweep_or_begin() noexcept;
@@ -179,10 +168,10 @@ class hybrid final : public engine {
   std::array<tally, thread_slot_count + 1> tallies_;
 };
 
-// What most calls come down to, for clockwork to call without a detour.
+// What clockwork and fast_path.h call directly.
 
-/// The word stays as it is: zero in new memory, and what the last timer left in what was freed.
-/// Others may be looking at it.
+/// The word stays as it is: zero in new memory, and what the last timer left in memory that was
+/// freed. Other threads may be reading it.
 inline timer_node* hybrid::construct_node(void* memory) noexcept {
   auto* n = static_cast<node*>(memory);
   return ::new (static_cast<timer_node*>(n)) timer_node;
@@ -190,7 +179,7 @@ inline timer_node* hybrid::construct_node(void* memory) noexcept {
 inline timer_node* hybrid::construct(void* memory) noexcept { return construct_node(memory); }
 
 inline void hybrid::start(timer_node& t, std::int64_t when, std::int64_t period) {
-  // Nobody else knows the timer.
+  // No other thread knows the timer.
   const std::uint32_t refs = t.refs.load(std::memory_order_relaxed);
   t.refs.store(refs + 1, std::memory_order_relaxed);
   if (period == 0 && timers::start_again(static_cast<node&>(t), when)) {
@@ -206,16 +195,16 @@ inline bool hybrid::stop(timer_node& t) noexcept {
   return true;
 }
 
-inline retired hybrid::retire(timer_node& t) noexcept {
+inline left_with hybrid::stop_for_good(timer_node& t) noexcept {
   const timers::disarmed was = timers::disarm(static_cast<node&>(t));
-  if (was == timers::disarmed::no) return sole_reference(t);
+  if (was == timers::disarmed::no) return caller_or_others(t);
   count_stopped();
-  if (was == timers::disarmed::by_holder) return retired::shared;
-  // Two references are the handle's and that for being armed: both are the caller's now.
+  if (was == timers::disarmed::by_holder) return left_with::others;
+  // Two references are the handle's and the one for being armed: both are the caller's now.
   return t.refs.load(std::memory_order_acquire) == 2 ||
                  t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2
-             ? retired::alone
-             : retired::shared;
+             ? left_with::caller
+             : left_with::others;
 }
 
 inline bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
@@ -230,26 +219,10 @@ inline bool hybrid::reset_alone(timer_node& t, std::int64_t when, std::int64_t p
 
 inline bool hybrid::finish_reset(node& t, std::int64_t when, std::int64_t period,
                                  timers::change so_far) {
-  return so_far == timers::change::was_armed || reset_with_entry(t, when, period, so_far);
+  return so_far == timers::change::was_armed || reset_under_lock(t, when, period, so_far);
 }
 
-inline bool hybrid::start_at_once(timer_node& t, std::int64_t when, std::uint32_t slot) noexcept {
-  t.refs.store(2, std::memory_order_relaxed);
-  if (!timers::start_again(static_cast<node&>(t), when)) [[unlikely]] {
-    t.refs.store(1, std::memory_order_relaxed);
-    return false;
-  }
-  count(slot, tally::one_armed);
-  return true;
-}
-
-inline hybrid::disarming hybrid::disarm_at_once(timer_node& t, std::uint32_t slot) noexcept {
-  if (!timers::disarm_at_once(static_cast<node&>(t))) [[unlikely]]
-    return {false, false};
-  return {true, tally::until_look(count(slot, -tally::one_armed - tally::one_left)) == 0};
-}
-
-/// Only this thread writes there.
+/// Only the slot's thread writes there.
 inline std::uint64_t hybrid::count(std::uint32_t slot, std::uint64_t change) noexcept {
   auto& both = tallies_[slot].both;
   const std::uint64_t sum = both.load(std::memory_order_relaxed) + change;

@@ -118,7 +118,7 @@ void processor_heap::start(timer_node& t, std::int64_t when, std::int64_t period
 
 bool processor_heap::stop(timer_node& t) noexcept { return del_timer(static_cast<node&>(t)); }
 
-retired processor_heap::retire(timer_node& t) noexcept {
+left_with processor_heap::stop_for_good(timer_node& t) noexcept {
   node& n = static_cast<node&>(t);
   bool left = false;
   const bool no_payload = n.does.load(std::memory_order_acquire)->destroy == nullptr;
@@ -128,7 +128,7 @@ retired processor_heap::retire(timer_node& t) noexcept {
     left = no_payload && n.refs.load(std::memory_order_acquire) == 2;
     if (left) n.note().store(node::left_to_heap, std::memory_order_relaxed);
   });
-  return left ? retired::taken : sole_reference(t);
+  return left ? left_with::engine : caller_or_others(t);
 }
 
 bool processor_heap::reset(timer_node& t, std::int64_t when, std::int64_t period) {

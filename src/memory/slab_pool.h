@@ -113,10 +113,10 @@ class slab_pool {
   void* try_allocate() noexcept;
   void free(void* node) noexcept;
 
-  /// The same for one who knows his thread_slot(), and has another way if this one is barred: they
-  /// do what takes a few instructions, or nothing (nullptr, false).
-  void* allocate_at_once(std::uint32_t slot) noexcept;
-  bool free_at_once(void* node, std::uint32_t slot) noexcept;
+  /// Their fast path, for callers that know their thread_slot(): only the cache of the slot is used.
+  /// nullptr, or false, if there is no such slot, or its cache is empty, or full.
+  void* allocate_from_cache(std::uint32_t slot) noexcept;
+  bool free_to_cache(void* node, std::uint32_t slot) noexcept;
 
   /// These take any node that was ever handed out by a pool that is still there, free or not.
   static slab_pool& owner(const void* node) noexcept;
@@ -277,7 +277,7 @@ class slab_pool {
   std::size_t top_ = 0;     // how many indices the depot holds
 };
 
-inline void* slab_pool::allocate_at_once(std::uint32_t slot) noexcept {
+inline void* slab_pool::allocate_from_cache(std::uint32_t slot) noexcept {
   if (slot >= thread_slot_count) [[unlikely]]
     return nullptr;
   cache& c = tables_->caches[slot];
@@ -289,11 +289,11 @@ inline void* slab_pool::allocate_at_once(std::uint32_t slot) noexcept {
 }
 
 inline void* slab_pool::try_allocate() noexcept {
-  void* const node = allocate_at_once(thread_slot());
+  void* const node = allocate_from_cache(thread_slot());
   return node != nullptr ? node : allocate_slowly();
 }
 
-inline bool slab_pool::free_at_once(void* node, std::uint32_t slot) noexcept {
+inline bool slab_pool::free_to_cache(void* node, std::uint32_t slot) noexcept {
   auto& version = header_of(node).version;
   const std::uint32_t ended = version.load(std::memory_order_relaxed) + 1;
   if (is_live(ended) || ended == last_version || slot >= thread_slot_count) [[unlikely]]
@@ -311,7 +311,7 @@ inline bool slab_pool::free_at_once(void* node, std::uint32_t slot) noexcept {
 }
 
 inline void slab_pool::free(void* node) noexcept {
-  if (!free_at_once(node, thread_slot())) [[unlikely]]
+  if (!free_to_cache(node, thread_slot())) [[unlikely]]
     free_slowly(node);
 }
 

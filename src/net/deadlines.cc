@@ -28,6 +28,7 @@ std::error_code descriptor::set_deadline(bool for_read, bool for_write,
   io_waiting* late[2] = {nullptr, nullptr};
   std::error_code error;
   {
+    const clear_up_after unlocked;
     const std::lock_guard hold(lock_);
     const std::uint64_t s = state_.load(std::memory_order_relaxed);
     if ((s & is_closed) != 0) return net_errc::closed;
@@ -43,7 +44,7 @@ std::error_code descriptor::set_deadline(bool for_read, bool for_write,
           late[static_cast<unsigned>(d)] = expire_locked(d);
           continue;
         }
-        error = arm_locked(it, when);
+        error = arm_locked(it, when, unlocked);
         if (error) {
           it.deadline = 0;
           break;
@@ -71,9 +72,10 @@ io_waiting* descriptor::expire_locked(io_direction d) noexcept {
   return take_waiting_locked(d, by_deadline);
 }
 
-std::error_code descriptor::arm_locked(direction& d, std::int64_t when) noexcept {
+std::error_code descriptor::arm_locked(direction& d, std::int64_t when,
+                                       const clear_up_after& unlocked) noexcept {
   try {
-    return arm_for_locked(d, when);
+    return arm_for_locked(d, when, unlocked);
   } catch (const std::invalid_argument&) {
     // Further than a wheel reaches.
   } catch (const std::bad_alloc&) {
@@ -83,14 +85,15 @@ std::error_code descriptor::arm_locked(direction& d, std::int64_t when) noexcept
   }
   try {
     const std::int64_t soon = saturating_add(home_.scheduler->now(), step);
-    return arm_for_locked(d, soon < when ? soon : when);
+    return arm_for_locked(d, soon < when ? soon : when, unlocked);
   } catch (...) {
     return std::make_error_code(std::errc::invalid_argument);
   }
 }
 
 /// Each arming has a reference: until it is stopped, or its firing is over.
-std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when) {
+std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when,
+                                           const clear_up_after& unlocked) {
   static constexpr timer_behaviour behaviour{.fire = &fire, .invoke = nullptr, .destroy = nullptr};
   static_assert(fits_in_node<deadline_of>);
   if (d.timer == nullptr) {
@@ -103,9 +106,9 @@ std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when) {
   bool was_armed = false;
   try {
     if (d.started) {
-      was_armed = timers.reset(*d.timer, when, 0);
+      was_armed = timers.reset(*d.timer, when, 0, unlocked);
     } else {
-      timers.start(*d.timer, when, 0);
+      timers.start(*d.timer, when, 0, unlocked);
       d.started = true;
     }
   } catch (...) {
@@ -117,13 +120,13 @@ std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when) {
   return {};
 }
 
-void descriptor::stop_timers_locked() noexcept {
+void descriptor::stop_timers_locked(const clear_up_after& unlocked) noexcept {
   for (direction& d : directions_) {
     if (d.timer == nullptr || !d.started) continue;
     clockwork& timers = clockwork::of(*d.timer);
     if (timers.forked()) continue;  // its locks may be held by threads that are no more
     d.armed = 0;
-    if (timers.stop(*d.timer)) drop();
+    if (timers.stop(*d.timer, unlocked)) drop();
   }
 }
 
@@ -138,6 +141,7 @@ void descriptor::fire(timer_node& t, std::int64_t now) noexcept {
 void descriptor::deadline_fired(std::int64_t now) noexcept {
   io_waiting* late[2] = {nullptr, nullptr};
   {
+    const clear_up_after unlocked;
     const std::lock_guard hold(lock_);
     if (ended_ || (state_.load(std::memory_order_relaxed) & is_closed) != 0) return;
     for (direction& d : directions_) {
@@ -147,7 +151,8 @@ void descriptor::deadline_fired(std::int64_t now) noexcept {
       direction& it = of(d);
       if (it.deadline == 0) continue;
       // No timer to be had: rather too soon than never.
-      if (it.deadline <= now || (!covered_locked(it.deadline) && arm_locked(it, it.deadline))) {
+      if (it.deadline <= now ||
+          (!covered_locked(it.deadline) && arm_locked(it, it.deadline, unlocked))) {
         late[static_cast<unsigned>(d)] = expire_locked(d);
       }
     }

@@ -52,7 +52,6 @@ descriptor::~descriptor() {
     if (d.timer == nullptr) continue;
     clockwork& timers = clockwork::of(*d.timer);
     if (timers.forked()) continue;
-    timers.clear_up();
     timers.release(*d.timer);
   }
 }
@@ -115,10 +114,11 @@ std::error_code descriptor::close() noexcept {
   io_waiting* reader = nullptr;
   io_waiting* writer = nullptr;
   {
+    const clear_up_after unlocked;
     const std::lock_guard hold(lock_);
     reader = take_waiting_locked(io_direction::read, by_close);
     writer = take_waiting_locked(io_direction::write, by_close);
-    stop_timers_locked();
+    stop_timers_locked(unlocked);
   }
   wake(reader);
   wake(writer);
@@ -126,9 +126,9 @@ std::error_code descriptor::close() noexcept {
   return {};
 }
 
-void descriptor_handle::close_and_drop() noexcept {
-  it_->close();
-  it_->drop();  // NOLINT(clang-analyzer-cplusplus.NewDelete): until here it was ours to keep
+void close_and_drop::operator()(descriptor* d) const noexcept {
+  d->close();
+  d->drop();  // NOLINT(clang-analyzer-cplusplus.NewDelete): until here it was ours to keep
 }
 
 // ---- Waiting
@@ -211,11 +211,12 @@ void descriptor::on_end(source& s) noexcept {
   io_waiting* reader = nullptr;
   io_waiting* writer = nullptr;
   {
+    const clear_up_after unlocked;
     const std::lock_guard hold(self.lock_);
     self.ended_ = true;
     reader = self.take_waiting_locked(io_direction::read, by_end);
     writer = self.take_waiting_locked(io_direction::write, by_end);
-    self.stop_timers_locked();
+    self.stop_timers_locked(unlocked);
   }
   wake(reader);
   wake(writer);

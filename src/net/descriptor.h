@@ -85,6 +85,8 @@
 
 namespace verge::detail {
 
+class clear_up_after;
+
 /// The runtime whose poller and timers see to a descriptor.
 struct [[gnu::visibility("hidden")]] net_home {
   detail::scheduler* scheduler;
@@ -210,9 +212,10 @@ class descriptor : private poller::source {
   void deadline_fired(std::int64_t now) noexcept;
   io_waiting* expire_locked(io_direction d) noexcept;
   bool covered_locked(std::int64_t when) const noexcept;
-  std::error_code arm_locked(direction& d, std::int64_t when) noexcept;
-  std::error_code arm_for_locked(direction& d, std::int64_t when);
-  void stop_timers_locked() noexcept;
+  std::error_code arm_locked(direction& d, std::int64_t when,
+                             const clear_up_after& unlocked) noexcept;
+  std::error_code arm_for_locked(direction& d, std::int64_t when, const clear_up_after& unlocked);
+  void stop_timers_locked(const clear_up_after& unlocked) noexcept;
 
   std::atomic<std::uint64_t> state_{one_reference};
   const int fd_;

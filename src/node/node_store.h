@@ -32,7 +32,7 @@
 ///  - close_store() says so first, and waits for visits that may not have seen it. From then on
 ///    nodes are freed under the lock, so end_store() knows how many are left; the thread that frees
 ///    the last one deletes the store.
-///  - free_at_once() is no visit, for that would cost a tenth of what it takes to end a timer. A
+///  - fast_path::end() is no visit, for that would cost a tenth of what it takes to end a timer. A
 ///    thread that found the engine usable just before the store closed is the exception to the
 ///    above: its node counts as in use until its last step, so nothing is destroyed under it; and
 ///    since there is at most one such node per thread, the last few are counted anew each time.

@@ -268,9 +268,9 @@ class hybrid_timers {
     return disarmed::no;
   }
 
-  /// The same for the usual case: armed, for once, and nobody about it. False if it was none, and
-  /// nothing is changed then.
-  static bool disarm_at_once(node& t) noexcept {
+  /// The same for the usual case: armed as a one-shot, and no thread is entering it. False if it is
+  /// not that case; nothing is changed then.
+  static bool disarm_one_shot(node& t) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     constexpr std::uint64_t flags = (std::uint64_t{1} << hybrid_word::flag_bits) - 1;

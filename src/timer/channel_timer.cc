@@ -161,7 +161,8 @@ void arm_delayed(timer_node& t) noexcept {
   if (of.ended()) return;
   p.due = of.deadline(ticker_of(t).period);
   try {
-    of.reset_alone(t, p.due, 0);
+    // By a firing, or by a receiver that has the lock.
+    of.reset_alone(t, p.due, 0, clear_up_later());
   } catch (...) {
     p.due = 0;
     // No memory for the queue: the ticker stands still. A handler is the user's code, and is told
@@ -249,10 +250,7 @@ void channel_unused(chan_base& c) noexcept {
   c.unlock();
   if (t == nullptr) return;
   clockwork& of = clockwork::of(*t);
-  if (!of.forked()) {
-    stop_channel(*t);
-    of.clear_up();
-  }
+  if (!of.forked()) stop_channel(*t);
   of.release(*t);
 }
 
@@ -361,11 +359,12 @@ void start_channel(timer_node& t, std::int64_t when, std::int64_t period) {
 namespace {
 
 bool stop_channel(timer_node& t) noexcept {
+  const clear_up_after unlocked;
   locked_channel held(t);
   clockwork& of = clockwork::of(t);
   // What its runtime has left behind will not fire, stopped or not.
   const bool armed = std::exchange(payload(t).due, 0) != 0 && !of.ended();
-  of.stop(t);
+  of.stop(t, unlocked);
   bool in_channel = held.drain();
   ticker_state* const counting = counting_ticker(t);
   if (counting != nullptr) {
@@ -380,7 +379,6 @@ bool stop_channel(timer_node& t) noexcept {
 void end_channel(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   stop_channel(t);
-  of.clear_up();
   if (is_ticker(t)) static_cast<void>(payload(t).channel->drop_reference());  // the node has one
   of.release(t);
 }
@@ -389,20 +387,19 @@ void detach_channel(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   if (of.closing()) {
     // It may have been started again while the runtime ended: nobody else would take it off.
-    {
-      const locked_channel held(t);
-      of.stop(t);
-    }
-    of.clear_up();
+    const clear_up_after unlocked;
+    const locked_channel held(t);
+    of.stop(t, unlocked);
   }
   if (is_ticker(t)) tick_state::drop(payload(t).channel);
   of.release(t);
 }
 
 bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period) {
+  const clear_up_after unlocked;
   locked_channel held(t);
   // The engine first: if it has no room, all stays as it was. The lock keeps all others out.
-  clockwork::of(t).reset_alone(t, when, engine_period(t, period));
+  clockwork::of(t).reset_alone(t, when, engine_period(t, period), unlocked);
   bool pending = payload(t).due != 0;
   const bool drained = held.drain();
   if (const ticker_state* s = counting_ticker(t)) {

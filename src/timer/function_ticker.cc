@@ -71,12 +71,12 @@ void arm(function_ticker& r, std::int64_t when, std::int64_t period) noexcept {
 
 /// With the lock held: one tick is taken, so the next comes a period from now. False if there is no
 /// memory for it.
-bool arm_delayed(timer_node& t, function_ticker& r) noexcept {
+bool arm_delayed(timer_node& t, function_ticker& r, const clear_up_after& unlocked) noexcept {
   clockwork& of = clockwork::of(t);
   if (of.ended()) return true;
   r.due = of.deadline(r.period);
   try {
-    of.reset_alone(t, r.due, 0);
+    of.reset_alone(t, r.due, 0, unlocked);
   } catch (...) {
     r.due = 0;
     return of.closing();
@@ -87,20 +87,22 @@ bool arm_delayed(timer_node& t, function_ticker& r) noexcept {
 bool stop(timer_node& t) noexcept {
   function_ticker& r = record_of(t);
   clockwork& of = clockwork::of(t);
+  const clear_up_after unlocked;
   const std::lock_guard held(r.lock);
   // What its runtime has left behind does not fire, stopped or not.
   const bool ticks = (r.due != 0 || (is(r, missed_ticks::delay) && r.owed != 0)) && !of.ended();
   r.due = 0;
   r.owed = 0;
-  of.stop(t);
+  of.stop(t, unlocked);
   return ticks;
 }
 
 bool reset(timer_node& t, std::int64_t when, std::int64_t period) {
   function_ticker& r = record_of(t);
+  const clear_up_after unlocked;
   const std::lock_guard held(r.lock);
   // The engine first: if it has no room, all stays as it was. The lock keeps all others out.
-  clockwork::of(t).reset_alone(t, when, engine_period(r, period));
+  clockwork::of(t).reset_alone(t, when, engine_period(r, period), unlocked);
   const bool ticked = r.due != 0 || (is(r, missed_ticks::delay) && r.owed != 0);
   arm(r, when, period);
   return ticked;
@@ -114,7 +116,6 @@ void end(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   function_ticker& r = record_of(t);
   stop(t);
-  of.clear_up();
   if (end_callbacks(t)) destroy_function(r);
   of.release(t);
 }
@@ -148,12 +149,13 @@ taken_tick take_tick(timer_node& t) noexcept {
   bool armed = true;
   bool more = false;
   {
+    const clear_up_after unlocked;
     const std::lock_guard held(r.lock);
     if (r.owed == 0) return {.any = false, .no_memory = false};
     --r.owed;
     more = r.owed != 0;
     r.next_tick = saturating_add(r.next_tick, r.period);
-    if (is(r, missed_ticks::delay)) armed = arm_delayed(t, r);
+    if (is(r, missed_ticks::delay)) armed = arm_delayed(t, r, unlocked);
   }
   if (more) fire_callback(t, 0);
   return {.any = true, .no_memory = !armed};
@@ -195,7 +197,6 @@ timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8
     throw;
   }
   static_cast<void>(record.release());  // the node's
-  of.clear_up();
   return &t;
 }
 

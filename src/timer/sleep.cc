@@ -46,7 +46,7 @@ sleep_action::sleep_action(const sleep_operation& op) {
 sleep_action::~sleep_action() {
   if (node_ == nullptr) return;
   clockwork& of = clockwork::of(*node_);
-  of.clear_up();
+  { const clear_up_after before(of); }  // what start() and withdraw() have left
   of.release(*node_);
 }
 
@@ -56,7 +56,8 @@ bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {
   alarm_of(*node_).ticket = ticket;
   event(*node_).subscribe(w);  // nobody else knows it yet
   try {
-    clockwork::of(*node_).start(*node_, when_, 0);
+    // The coroutine has yet to suspend: no time for user code.
+    clockwork::of(*node_).start(*node_, when_, 0, clear_up_later());
   } catch (...) {
     // No memory, or a delay that the engine does not take: finish() says so.
     event(*node_).unsubscribe(w);
@@ -68,7 +69,7 @@ bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {
 
 void sleep_action::withdraw() noexcept {
   event(*node_).unsubscribe(*waiter_);
-  clockwork::of(*node_).stop(*node_);
+  clockwork::of(*node_).stop(*node_, clear_up_later());
 }
 
 void sleep_action::pause() noexcept { event(*node_).unsubscribe(*waiter_); }

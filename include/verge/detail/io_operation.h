@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <verge/detail/operation.h>
+#include <verge/detail/owned.h>
 #include <verge/detail/sleep.h>
 #include <verge/endpoint.h>
 #include <verge/io.h>
@@ -33,28 +34,10 @@ struct io_waiting {
 
 /// A counted reference to a descriptor, or to none: the inside of every handle. The one that was
 /// made first, the owner's, closes it when it goes.
-class descriptor_handle {
- public:
-  descriptor_handle() noexcept = default;
-  explicit descriptor_handle(descriptor* d) noexcept : it_(d) {}
-  descriptor_handle(descriptor_handle&& other) noexcept : it_(std::exchange(other.it_, nullptr)) {}
-  descriptor_handle& operator=(descriptor_handle&& other) noexcept {
-    descriptor_handle(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~descriptor_handle() {
-    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): lost in a binding `[d, e]`
-    if (it_ != nullptr) close_and_drop();
-  }
-
-  void swap(descriptor_handle& other) noexcept { std::swap(it_, other.it_); }
-  descriptor* get() const noexcept { return it_; }
-
- private:
-  void close_and_drop() noexcept;
-
-  descriptor* it_{nullptr};
+struct close_and_drop {
+  void operator()(descriptor* d) const noexcept;
 };
+using descriptor_handle = owned<descriptor*, close_and_drop>;
 
 class io_action {
  public:

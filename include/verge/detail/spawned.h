@@ -107,7 +107,7 @@ class spawned : public spawned_base {
 struct task_access {
   template <class T>
   static std::coroutine_handle<promise<T>> coroutine(const task<T>& t) noexcept {
-    return t.coroutine_;
+    return t.coroutine_.get();
   }
   template <class T>
   static join_handle<T> handle_of(spawned<T>& t) noexcept {
@@ -115,7 +115,7 @@ struct task_access {
   }
   template <class T>
   static spawned<T>* record_of(const join_handle<T>& h) noexcept {
-    return h.task_;
+    return h.task_.get();
   }
 };
 
