@@ -32,8 +32,8 @@
 /// after 128 operations, or 16 system calls. One that computes for long should call yield().
 namespace verge {
 
-/// A coroutine that has yet to be run, and its owner. Destroying the task destroys the coroutine and
-/// everything that it awaits: its pending waits are abandoned.
+/// A coroutine that has yet to be run, and its owner. Destroying the task destroys the coroutine
+/// and everything that it awaits: its pending waits are abandoned.
 template <class T = void>
 class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
  public:

@@ -14,12 +14,13 @@
 #include <verge/detail/timer_node.h>
 
 /// A runtime's timers: the engine and the clock they go by, above the store of their nodes
-/// (node/node_store.h). The default engine is called directly, so that it can be inlined; fast_path.h
-/// has what most calls come down to.
+/// (node/node_store.h). The default engine is called directly, so that it can be inlined;
+/// fast_path.h has what most calls come down to.
 ///
 /// start(), stop() and reset() may leave timers behind whose payloads have to be destroyed. That is
 /// user code, which must not run under a lock of the caller's. So each of them comes twice: for
-/// callers without a lock, which clears up itself, and with a clear_up_after for those that have one.
+/// callers without a lock, which clears up itself, and with a clear_up_after for those that have
+/// one.
 namespace verge::detail {
 
 class [[gnu::visibility("hidden")]] clockwork;
@@ -51,8 +52,8 @@ class [[gnu::visibility("hidden")]] clear_up_after {
   const bool here_{true};
 };
 
-/// For operations under a lock that is released elsewhere, or where user code must not run: the next
-/// operation on a timer clears up, or the next check of the timers that are due.
+/// For operations under a lock that is released elsewhere, or where user code must not run: the
+/// next operation on a timer clears up, or the next check of the timers that are due.
 class [[gnu::visibility("hidden")]] clear_up_later
     : public clear_up_after{public : clear_up_later() noexcept : clear_up_after(not_here()){}};
 
@@ -75,10 +76,10 @@ class clockwork final : public node_store {
 
   /// The time `d` nanoseconds from now, or up to `slack` after it.
   std::int64_t deadline(std::int64_t d, std::int64_t slack = 0) noexcept {
-    // What is due at once must be due on the true clock, which is a little behind the cheap one; and
-    // not before this moment, so that a scan already in progress cannot fire it: the time it
-    // delivers would be from before its start. If d is a few times that little, to wait for it costs
-    // more than to read the true clock.
+    // What is due at once must be due on the true clock, which is a little behind the cheap one;
+    // and not before this moment, so that a scan already in progress cannot fire it: the time it
+    // delivers would be from before its start. If d is a few times that little, to wait for it
+    // costs more than to read the true clock.
     const std::int64_t when = d > soon ? saturating_add(cheap_now(), d)
                                        : as_time(host_.now() + std::max<std::int64_t>(d, 0));
     return slack <= 0 ? when : with_slack(when, slack);

@@ -66,6 +66,11 @@ enum class left_with : std::uint8_t {
   engine,  ///< the engine alone, which frees the node: the caller must not touch it any more
 };
 
+/// The period of a periodic timer: the second half of its payload (timer_node.h).
+inline std::int64_t& period_of(timer_node& t) noexcept {
+  return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
+}
+
 class engine {
  public:
   engine() = default;
@@ -128,6 +133,15 @@ class engine {
   [[nodiscard]] virtual std::string verify() const = 0;
 
  protected:
+  /// How check_timers() begins: whether a timer that is due at `next` is due now. Reads the clock
+  /// only if it may be; `now` is 0 if the caller has not.
+  static bool is_due(engine_host& host, std::int64_t next, std::int64_t& now) noexcept {
+    if (next == 0) return false;
+    // The cheap time is never behind: what is not due by that is not due.
+    if (now == 0 && host.cheap_now() < next) return false;
+    if (now == 0) now = host.now();
+    return now >= next;
+  }
   /// Whether the caller has the only reference.
   static left_with caller_or_others(const timer_node& t) noexcept {
     return t.refs.load(std::memory_order_acquire) == 1 ? left_with::caller : left_with::others;

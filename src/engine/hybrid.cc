@@ -29,11 +29,6 @@ constexpr std::size_t entries_per_move = 4096;
 
 }  // namespace
 
-std::int64_t& hybrid::policy::period(node& t) noexcept {
-  // The second half of a periodic timer's payload: see timer_node.h.
-  return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
-}
-
 void hybrid::policy::yield() noexcept { std::this_thread::yield(); }
 
 void hybrid::policy::wake_net_poller(hybrid_timers<policy>& ts, std::int64_t when) noexcept {
@@ -76,11 +71,7 @@ void hybrid::fire(timer_node& t, std::int64_t now) noexcept {
 timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noexcept {
   timers& ts = *timers_[p];
   const std::int64_t next = ts.next.load(std::memory_order_relaxed);
-  if (next == 0) return {.now = now, .next = 0, .ran = 0};
-  // The cheap time is never behind: if it has not come by that, it has not come.
-  if (now == 0 && host_.cheap_now() < next) return {.now = 0, .next = next, .ran = 0};
-  if (now == 0) now = host_.now();
-  if (now < next) return {.now = now, .next = next, .ran = 0};
+  if (!is_due(host_, next, now)) return {.now = now, .next = next, .ran = 0};
 
   unsigned ran = 0;
   unsigned steps = step_limit;

@@ -105,7 +105,7 @@ class hybrid final : public engine {
     };
     static std::atomic<std::uint64_t>& word(node& t) noexcept { return t.word; }
     static std::atomic<std::uint32_t>& tag(node& t) noexcept { return slab_pool::note(&t); }
-    static std::int64_t& period(node& t) noexcept;
+    static std::int64_t& period(node& t) noexcept { return period_of(t); }
     static void yield() noexcept;
     static void wake_net_poller(hybrid_timers<policy>& ts, std::int64_t when) noexcept;
     static void acquire(node& t) noexcept { t.refs.fetch_add(1, std::memory_order_relaxed); }

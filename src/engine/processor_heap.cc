@@ -142,15 +142,8 @@ timer_check processor_heap::check_timers(unsigned p, std::int64_t now, bool own)
   timers& ts = *timers_[p];
   const std::int64_t next = detail::next_when(ts);
   const bool clear = own && should_clear_deleted(ts);
-  if (next == 0 && !clear) return {.now = now, .next = 0, .ran = 0};
-  if (!clear) {
-    // The cheap time is never behind: if it has not come by that, it has not come.
-    if (now == 0 && host_.cheap_now() < next) return {.now = 0, .next = next, .ran = 0};
-    if (now == 0) now = host_.now();
-    if (now < next) return {.now = now, .next = next, .ran = 0};
-  } else if (now == 0) {
-    now = host_.now();
-  }
+  if (!clear && !is_due(host_, next, now)) return {.now = now, .next = next, .ran = 0};
+  if (now == 0) now = host_.now();
 
   unsigned ran = 0;
   const unsigned room = host_.firing_room();

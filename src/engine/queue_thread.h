@@ -171,10 +171,6 @@ class alignas(128) queue_thread {
   }
 
  private:
-  static std::int64_t& period_of(node& t) noexcept {
-    return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
-  }
-
   void join_locked() noexcept {
     stopping_.store(true, std::memory_order_release);
     note_.leave();

@@ -113,8 +113,8 @@ class slab_pool {
   void* try_allocate() noexcept;
   void free(void* node) noexcept;
 
-  /// Their fast path, for callers that know their thread_slot(): only the cache of the slot is used.
-  /// nullptr, or false, if there is no such slot, or its cache is empty, or full.
+  /// Their fast path, for callers that know their thread_slot(): only the cache of the slot is
+  /// used. nullptr, or false, if there is no such slot, or its cache is empty, or full.
   void* allocate_from_cache(std::uint32_t slot) noexcept;
   bool free_to_cache(void* node, std::uint32_t slot) noexcept;
 

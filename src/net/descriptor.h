@@ -109,9 +109,7 @@ class descriptor : private poller::source {
   enum class waits : std::uint8_t { waiting, try_again, closed, expired, ended };
 
   /// Why a wait has ended, as the waiter's winner says it.
-  static constexpr std::uint32_t by_deadline = 1;
-  static constexpr std::uint32_t by_close = 2;
-  static constexpr std::uint32_t by_end = 3;
+  enum why_not : std::uint32_t { by_deadline = waiter::by_event, by_close, by_end };
 
   /// Owns fd from now on, unless it throws std::bad_alloc. One reference, the caller's.
   static descriptor_handle make(int fd, traits t, const net_home& home);

@@ -135,7 +135,7 @@ void spawned_base::complete() noexcept {
   // Acquire and release: the side that deletes sees all that the other one did. Before `ended`
   // fires, so that after a join it is the handle that deletes: that runs the task's own code.
   if ((let_go_.fetch_or(by_task, std::memory_order_acq_rel) & by_handle) == 0) {
-    ended.fire(1);
+    ended.fire(waiter::by_event);
     return;
   }
   hand_over(take_error(), s);

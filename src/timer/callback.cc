@@ -75,7 +75,7 @@ void wake_those_who_wait(const timer_node& t) noexcept {
   }
   while (woken != nullptr) {
     waiting_thread* next = woken->next;
-    if (woken->waiter.claim(1)) woken->waiter.wake();  // gone after this
+    if (woken->waiter.claim(waiter::by_event)) woken->waiter.wake();  // woken is destroyed
     woken = next;
   }
 }

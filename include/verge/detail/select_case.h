@@ -172,7 +172,7 @@ class [[nodiscard("co_await it, or call wait()")]] select_operation
     std::size_t finish(std::uint32_t winner) {
       std::size_t arm = state_.chosen();
       if (winner != waiter::nobody) {
-        arm = winner - 1;
+        arm = winner - waiter::by_event;
         state_.withdraw();
       }
       const std::size_t index = case_of(arm);

@@ -24,27 +24,32 @@ namespace verge::detail {
 class waiter {
  public:
   using wake_fn = void (*)(waiter&) noexcept;
-  static constexpr std::uint32_t nobody = 0;
-  static constexpr std::uint32_t by_cancellation = UINT32_MAX;
-  static constexpr std::uint32_t by_owner = UINT32_MAX - 1;
-  /// In simulated time, nothing can ever end the wait.
-  static constexpr std::uint32_t by_deadlock = UINT32_MAX - 2;
-  /// What is waited for may have come: the operation is to look, and maybe to wait again.
-  static constexpr std::uint32_t by_hint = UINT32_MAX - 3;
+  /// Which event has ended the wait.
+  enum ticket : std::uint32_t {
+    nobody = 0,    ///< none has
+    by_event = 1,  ///< from here on: the operation's own events, in an order of its own
+    /// From here on: limits that were put on the wait, by how many others are inside them.
+    by_limit = 0x8000'0000,
+    by_hint =
+        0xffff'ff00,  ///< the event may have happened: the operation looks, and may wait again
+    by_owner,         ///< the waiter's owner has abandoned the wait
+    by_cancellation,  ///< of the task that waits
+    by_deadlock,      ///< in simulated time: nothing can ever end the wait
+  };
 
   explicit waiter(wake_fn how) noexcept : wake_(how) {}
   waiter(const waiter&) = delete;
   waiter& operator=(const waiter&) = delete;
 
-  /// Tries to become the one event that ends the wait. `ticket` says which event this is and must
-  /// not be `nobody`. Acquire and release: the winner sees what the owner wrote before it
-  /// registered, and the owner sees what the winner wrote before it claimed or woke.
-  bool claim(std::uint32_t ticket) noexcept {
+  /// Tries to become the one event that ends the wait. `event` is its ticket, not `nobody`. Acquire
+  /// and release: the winner sees what the owner wrote before it registered, and the owner sees
+  /// what the winner wrote before it claimed or woke.
+  bool claim(std::uint32_t event) noexcept {
     std::uint32_t expected = nobody;
-    return winner_.compare_exchange_strong(expected, ticket, std::memory_order_acq_rel,
+    return winner_.compare_exchange_strong(expected, event, std::memory_order_acq_rel,
                                            std::memory_order_acquire);
   }
-  /// Which event has won, or `nobody`.
+  /// The ticket of the event that has won, or `nobody`.
   std::uint32_t winner() const noexcept { return winner_.load(std::memory_order_acquire); }
 
   /// To be called once, by the winner.
