@@ -25,69 +25,72 @@
 //
 // == Ground rules ==
 //
-//  word    changed by compare-and-swap only, from any thread. The exception is start(): its timer
-//          is reachable only through its old entry, and threads that come upon that change nothing
-//          but the word of a stopped timer, to zero.
-//  enteringheld by one thread, which has a wheel's lock, for a handful of instructions in which it
-//          waits for nothing. The holder may write tag and period, and then lets go (leave()). All
-//          others may change the due time meanwhile, and the holder takes over what it finds when
-//          it lets go. So no thread ever waits for the holder, except when making the timer
-//          periodic: the period does not fit into the word.
-//  tag     written by the holder of entering, before it lets go. Read by any thread, after the
-//          word.
-//  period  written by the holder of entering, for a start or a reset. Read by the holder of
-//          entering, and by a thread that resets the timer while no other resets or stops it.
-//  wheel   guarded by `lock`. A thread has at most one lock, except around give(), which needs
-//          both, taken in the order of their addresses. Nothing is called under it that could wait,
-//          or that is user code.
-//  next    the wheel's first key, for threads that are about to sleep; written under `lock`. Never
-//          later than any timer whose start or reset has returned, unless a thread that holds a
-//          lock or entering for it was preempted there.
-//  entries have no reference. A node's memory stays a node's, and its token goes on from life to
-//          life: an entry whose token is not the node's, or whose timer's word is zero, is out of
-//          date for good, because every new entry has a token of its own. (Tokens repeat after
-//          16,384 entries of one node. An entry that old passes for a second live one: it is
-//          carried along and dropped with the timer's own.)
-//  droppinga thread that drops the entry of a stopped timer, with the node's token, first changes
-//          the word to zero: so a word that says "stopped, and the entry is there" is right.
-//  being   holds a reference on the node: taken by the thread that arms it, dropped by the thread
-//  armed   that stops it - or by the holder, if there is one - or handed on to the firing.
+//  word      changed by compare-and-swap only, from any thread. The exception is start(): its timer
+//            is reachable only through its old entry, and threads that come upon that change
+//            nothing but the word of a stopped timer, to zero.
+//  entering  held by one thread, which has a wheel's lock, for a handful of instructions in which
+//            it waits for nothing. The holder may write tag and period, and then lets go (leave()).
+//            All others may change the due time meanwhile, and the holder takes over what it finds
+//            when it lets go. So no thread ever waits for the holder, except when making the timer
+//            periodic: the period does not fit into the word.
+//  tag       written by the holder of entering, before it lets go. Read by any thread, after the
+//            word.
+//  period    written by the holder of entering, for a start or a reset. Read by the holder of
+//            entering, and by a thread that resets the timer while no other resets or stops it.
+//  wheel     guarded by `lock`. A thread has at most one lock, except around give(), which needs
+//            both, taken in the order of their addresses. Nothing is called under it that could
+//            wait, or that is user code.
+//  next      the wheel's first key, for threads that are about to sleep; written under `lock`.
+//            Never later than any timer whose start or reset has returned, unless a thread that
+//            holds a lock or entering for it was preempted there.
+//  entries   have no reference. A node's memory stays a node's, and its token goes on from life to
+//            life: an entry whose token is not the node's, or whose timer's word is zero, is out of
+//            date for good, because every new entry has a token of its own. (Tokens repeat after
+//            16,384 entries of one node. An entry that old passes for a second live one: it is
+//            carried along and dropped with the timer's own.)
+//  dropping  a thread that drops the entry of a stopped timer, with the node's token, first changes
+//            the word to zero: so a word that says "stopped, and the entry is there" is right.
+//  being     holds a reference on the node: taken by the thread that arms it, dropped by the thread
+//  armed     that stops it - or by the holder, if there is one - or handed on to the firing.
 //
 // == Outcomes of races ==
 //
-//  stop against fire     both swap from the same word. The loser sees the timer disarmed: stop
-//                        returns false, or the firing does not take place. A reset in between makes
-//                        the firing fail as well: it swaps from the very word whose time was due.
-//  stop against stop     one swaps; the other returns false.
-//  stop against reset    the later swap decides. A stop that meets entering clears the time, and
-//                        the holder leaves the timer disarmed, with no entry, instead of arming it.
-//  start or reset of a   both swap from the same word: either the entry is used again, and the
-//  stopped timer against thread that came upon it sees an armed timer; or the word is zero, and the
-//  its entry's end       start makes a new entry.
-//  reset against reset   to later: one after the other. To earlier: the first becomes the holder of
-//                        entering; the second finds that and just changes the time; the first arms
-//                        the timer with it and makes the entry for it. The later swap decides.
-//  later reset against   the entry comes up, the word says later: the entry is moved there. If the
-//  slot expiry           reset comes just after that look, the firing fails and looks again.
-//  earlier reset against the thread that moves the entry is entering: either the reset finds that,
-//  slot expiry           and its time is taken over; or it swaps first, and the move does not take
-//                        place. A reset that had read the hint before the move and swaps after it,
-//                        from the same word, reads the tag once more and sees that it has changed:
-//                        then it makes an entry after all.
-//  entering against      an entry that comes up while its timer is being entered is out of date:
-//  slot expiry           the holder has another wheel's lock and will make a new one, or leave the
-//                        timer disarmed.
-//  fire against fire     (own processor and thief, or two entries as above) one swaps.
-//  periodic              the thread that fires it becomes the holder, and fires only if no other
-//                        has stopped or reset it when it lets go.
-//  periodic reset againsta new period needs entering, hence a new entry. The same period again does
-//  all of that           not, if no other thread can change the period between the look at it and
-//                        the swap, which the caller guarantees: reset_alone(). Firing does not
-//                        change it, so the swap is one like any other: to earlier or later.
-//  give                  moves entries, and keys only to earlier: words and tags stay as they are,
-//                        and no other thread can tell.
-//  sleeping              a thread that makes an entry that comes first publishes `next`, then looks
-//                        for sleepers; one that goes to sleep says so, then reads `next`.
+//  stop against fire       both swap from the same word. The loser sees the timer disarmed: stop
+//                          returns false, or the firing does not take place. A reset in between
+//                          makes the firing fail as well: it swaps from the very word whose time
+//                          was due.
+//  stop against stop       one swaps; the other returns false.
+//  stop against reset      the later swap decides. A stop that meets entering clears the time, and
+//                          the holder leaves the timer disarmed, with no entry, instead of arming
+//                          it.
+//  start or reset of a     both swap from the same word: either the entry is used again, and the
+//  stopped timer against   thread that came upon it sees an armed timer; or the word is zero, and
+//  its entry's end         the start makes a new entry.
+//  reset against reset     to later: one after the other. To earlier: the first becomes the holder
+//                          of entering; the second finds that and just changes the time; the first
+//                          arms the timer with it and makes the entry for it. The later swap
+//                          decides.
+//  later reset against     the entry comes up, the word says later: the entry is moved there. If
+//  slot expiry             the reset comes just after that look, the firing fails and looks again.
+//  earlier reset against   the thread that moves the entry is entering: either the reset finds
+//  slot expiry             that, and its time is taken over; or it swaps first, and the move does
+//                          not take place. A reset that had read the hint before the move and swaps
+//                          after it, from the same word, reads the tag once more and sees that it
+//                          has changed: then it makes an entry after all.
+//  entering against        an entry that comes up while its timer is being entered is out of date:
+//  slot expiry             the holder has another wheel's lock and will make a new one, or leave
+//                          the timer disarmed.
+//  fire against fire       (own processor and thief, or two entries as above) one swaps.
+//  periodic                the thread that fires it becomes the holder, and fires only if no other
+//                          has stopped or reset it when it lets go.
+//  periodic reset against  a new period needs entering, hence a new entry. The same period again
+//  all of that             does not, if no other thread can change the period between the look at
+//                          it and the swap, which the caller guarantees: reset_alone(). Firing does
+//                          not change it, so the swap is one like any other: to earlier or later.
+//  give                    moves entries, and keys only to earlier: words and tags stay as they
+//                          are, and no other thread can tell.
+//  sleeping                a thread that makes an entry that comes first publishes `next`, then
+//                          looks for sleepers; one that goes to sleep says so, then reads `next`.
 //
 // == The policy ==
 //   template <class T> atomic, lock            as std::atomic; with lock(), unlock(), not throwing
