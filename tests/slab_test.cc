@@ -330,7 +330,7 @@ TEST(slab, a_node_that_has_used_up_its_versions_is_retired) {
   EXPECT_TRUE(nodes.is_valid(ref));
   nodes.free(n);
   EXPECT_FALSE(nodes.is_valid(ref));
-  EXPECT_EQ(nodes.stats().nodes_retired, 1U);
+  EXPECT_EQ(nodes.stats().nodes_used_up, 1U);
   EXPECT_EQ(nodes.stats().nodes_live, 0U);
   const std::size_t total = nodes.stats().nodes_total;
   EXPECT_EQ(nodes.stats().nodes_free, total - 1);

@@ -5,7 +5,7 @@
 
 namespace verge::detail {
 
-clockwork::clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host)
+clockwork::clockwork(std::unique_ptr<timer_engine> e, scheduler& s, engine_host& host)
     : node_store(e->layout(), s),
       engine_(std::move(e)),
       quick_(dynamic_cast<hybrid*>(engine_.get())),

@@ -59,7 +59,7 @@ class [[gnu::visibility("hidden")]] clear_up_later
 
 class clockwork final : public node_store {
  public:
-  clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host);
+  clockwork(std::unique_ptr<timer_engine> e, scheduler& s, engine_host& host);
 
   static clockwork& of(const timer_node& t) noexcept {
     return static_cast<clockwork&>(node_store::of(t));
@@ -138,7 +138,7 @@ class clockwork final : public node_store {
   /// The engine, if it is the default one and the runtime has not ended in any way; else nullptr.
   hybrid* quick() const noexcept { return quick_.load(std::memory_order_relaxed); }
 
-  engine& its_engine() noexcept { return *engine_; }
+  timer_engine& its_engine() noexcept { return *engine_; }
 
   /// The runtime ends, and no timer fires any more; but other threads may be using handles.
   void close() noexcept;
@@ -179,7 +179,7 @@ class clockwork final : public node_store {
     return in_real_time_ ? fast_clock::now() : host_.cheap_now();
   }
 
-  std::unique_ptr<engine> engine_;
+  std::unique_ptr<timer_engine> engine_;
   std::atomic<hybrid*> quick_;
   engine_host& host_;
   const bool in_real_time_;

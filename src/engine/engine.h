@@ -71,12 +71,12 @@ inline std::int64_t& period_of(timer_node& t) noexcept {
   return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
 }
 
-class engine {
+class timer_engine {
  public:
-  engine() = default;
-  engine(const engine&) = delete;
-  engine& operator=(const engine&) = delete;
-  virtual ~engine() = default;
+  timer_engine() = default;
+  timer_engine(const timer_engine&) = delete;
+  timer_engine& operator=(const timer_engine&) = delete;
+  virtual ~timer_engine() = default;
 
   /// The size of a node, which needs no destructor, and where in it the timer_node is.
   virtual node_layout layout() const noexcept = 0;

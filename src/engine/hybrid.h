@@ -40,7 +40,7 @@
 /// anything to do, what is out of date goes at once, so that an idle processor is not woken for it.
 namespace verge::detail {
 
-class hybrid final : public engine {
+class hybrid final : public timer_engine {
  public:
   explicit hybrid(engine_host& host) : host_(host) {}
 

@@ -18,7 +18,7 @@
 /// scheduler: check_timers runs what is due, for the processor itself or for a thief.
 namespace verge::detail {
 
-class processor_heap final : public engine {
+class processor_heap final : public timer_engine {
  public:
   explicit processor_heap(engine_host& host) : host_(host) {}
 

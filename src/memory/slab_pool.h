@@ -12,7 +12,7 @@
 //     handed out again: a node keeps its last contents. What is constructed in it is constructed
 //     once, before it is first handed out.
 //   - A version is odd while the node is in use, even while it is free, and goes up by one each
-//     time. It never comes round: a node that has used up its 2^31 lives is retired.
+//     time. It never comes round: a node that has used up its 2^31 lives is never used again.
 //   - A node's address leads to its pool (owner) and to its index without either in the node. The
 //     four bytes beside the version are the user's (note), from one life of the node to the next.
 //   - Out of memory: allocate() throws std::bad_alloc, try_allocate() returns nullptr; the pool is
@@ -86,7 +86,7 @@ struct slab_stats {
   std::size_t nodes_total = 0;     // that there is room for
   std::size_t nodes_live = 0;      // in use
   std::size_t nodes_free = 0;      // that can be had without more memory
-  std::size_t nodes_retired = 0;   // used up
+  std::size_t nodes_used_up = 0;   // that have had all their lives
 };
 
 class slab_pool {
@@ -267,7 +267,7 @@ class slab_pool {
   std::uint32_t first_node_;  // where in a chunk the first node's contents are
   std::uint32_t per_chunk_;
   std::uint32_t stride_inverse_;            // 2^32 / stride_, rounded up: to divide by multiplying
-  std::atomic<std::size_t> retired_{0};     // not fixed, but next to never written
+  std::atomic<std::size_t> used_up_{0};     // not fixed, but next to never written
   std::atomic<std::uint32_t> slotless_{0};  // visits of threads that have no slot
 
   // A line of its own: written whenever a cache is filled or spills.

@@ -17,12 +17,12 @@ constexpr std::int64_t step = 1'000'000'000;
 }  // namespace
 
 /// The payload of a timer.
-struct descriptor::deadline_of {
-  descriptor* it;
+struct io_descriptor::deadline_of {
+  io_descriptor* it;
 };
 
-std::error_code descriptor::set_deadline(bool for_read, bool for_write,
-                                         std::int64_t when) noexcept {
+std::error_code io_descriptor::set_deadline(bool for_read, bool for_write,
+                                            std::int64_t when) noexcept {
   if (home_.poller->forked()) return net_errc::runtime_ended;
   const bool chosen[2] = {for_read, for_write};
   io_waiting* late[2] = {nullptr, nullptr};
@@ -59,21 +59,21 @@ std::error_code descriptor::set_deadline(bool for_read, bool for_write,
 }
 
 /// Whether a timer is armed that will look after a deadline at `when`.
-bool descriptor::covered_locked(std::int64_t when) const noexcept {
+bool io_descriptor::covered_locked(std::int64_t when) const noexcept {
   return (directions_[0].armed != 0 && directions_[0].armed <= when) ||
          (directions_[1].armed != 0 && directions_[1].armed <= when);
 }
 
 /// The direction's deadline has passed. Gives those to be woken.
-io_waiting* descriptor::expire_locked(io_direction d) noexcept {
+io_waiting* io_descriptor::expire_locked(io_direction d) noexcept {
   of(d).deadline = 0;
   // Release: see wait() and enter(); it goes with lock_.
   state_.fetch_or(expired(d), std::memory_order_release);
   return take_waiting_locked(d, by_deadline);
 }
 
-std::error_code descriptor::arm_locked(direction& d, std::int64_t when,
-                                       const clear_up_after& unlocked) noexcept {
+std::error_code io_descriptor::arm_locked(direction& d, std::int64_t when,
+                                          const clear_up_after& unlocked) noexcept {
   try {
     return arm_for_locked(d, when, unlocked);
   } catch (const std::invalid_argument&) {
@@ -92,8 +92,8 @@ std::error_code descriptor::arm_locked(direction& d, std::int64_t when,
 }
 
 /// Each arming has a reference: until it is stopped, or its firing is over.
-std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when,
-                                           const clear_up_after& unlocked) {
+std::error_code io_descriptor::arm_for_locked(direction& d, std::int64_t when,
+                                              const clear_up_after& unlocked) {
   static constexpr timer_behaviour behaviour{.fire = &fire, .invoke = nullptr, .destroy = nullptr};
   static_assert(fits_in_node<deadline_of>);
   if (d.timer == nullptr) {
@@ -120,7 +120,7 @@ std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when,
   return {};
 }
 
-void descriptor::stop_timers_locked(const clear_up_after& unlocked) noexcept {
+void io_descriptor::stop_timers_locked(const clear_up_after& unlocked) noexcept {
   for (direction& d : directions_) {
     if (d.timer == nullptr || !d.started) continue;
     clockwork& timers = clockwork::of(*d.timer);
@@ -130,15 +130,15 @@ void descriptor::stop_timers_locked(const clear_up_after& unlocked) noexcept {
   }
 }
 
-void descriptor::fire(timer_node& t, std::int64_t now) noexcept {
-  descriptor& self = *std::launder(reinterpret_cast<deadline_of*>(t.payload))->it;
+void io_descriptor::fire(timer_node& t, std::int64_t now) noexcept {
+  io_descriptor& self = *std::launder(reinterpret_cast<deadline_of*>(t.payload))->it;
   self.deadline_fired(now);
   self.drop();  // the arming's
 }
 
 /// A timer has fired: this direction's or the other's, for a deadline that may have been moved
 /// since.
-void descriptor::deadline_fired(std::int64_t now) noexcept {
+void io_descriptor::deadline_fired(std::int64_t now) noexcept {
   io_waiting* late[2] = {nullptr, nullptr};
   {
     const clear_up_after unlocked;

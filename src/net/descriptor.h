@@ -96,7 +96,7 @@ struct [[gnu::visibility("hidden")]] net_home {
   static net_home here();
 };
 
-class descriptor : private poller::source {
+class io_descriptor : private poller::source {
  public:
   /// What is done differently for what kind of descriptor.
   struct traits {
@@ -113,8 +113,8 @@ class descriptor : private poller::source {
 
   /// Owns fd from now on, unless it throws std::bad_alloc. One reference, the caller's.
   static descriptor_handle make(int fd, traits t, const net_home& home);
-  descriptor(const descriptor&) = delete;
-  descriptor& operator=(const descriptor&) = delete;
+  io_descriptor(const io_descriptor&) = delete;
+  io_descriptor& operator=(const io_descriptor&) = delete;
 
   /// Registers with the poller. Once, before anybody waits.
   std::error_code attach() noexcept;
@@ -192,8 +192,8 @@ class descriptor : private poller::source {
     bool started{false};
   };
 
-  descriptor(int fd, traits t, const net_home& home) noexcept;
-  ~descriptor();
+  io_descriptor(int fd, traits t, const net_home& home) noexcept;
+  ~io_descriptor();
 
   direction& of(io_direction d) noexcept { return directions_[static_cast<unsigned>(d)]; }
   void leave(std::uint64_t what) noexcept;
@@ -229,7 +229,7 @@ class descriptor : private poller::source {
 };
 
 template <class F>
-std::error_code descriptor::use(F&& f) noexcept {
+std::error_code io_descriptor::use(F&& f) noexcept {
   if (!enter_again()) return net_errc::closed;
   const std::error_code e = f(fd_);
   rest();

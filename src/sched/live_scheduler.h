@@ -207,7 +207,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   const process_mark made_in_;
   exception_handler handler_;
   clockwork* timers_{nullptr};
-  engine* engine_{nullptr};
+  timer_engine* engine_{nullptr};
   /// Shared with descriptors, which may outlive the scheduler.
   const std::shared_ptr<poller> shared_poller_;
   poller& poller_;

@@ -138,7 +138,7 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   xorshift random_;
   std::function<void(std::exception_ptr)> handler_;
   clockwork* timers_{nullptr};
-  engine* engine_{nullptr};
+  timer_engine* engine_{nullptr};
   std::atomic<std::int64_t> now_;
   std::atomic<std::uint64_t> jumps_{0};
 

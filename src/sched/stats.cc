@@ -33,7 +33,7 @@ processor_stats as_stats(const detail::processor& p, const detail::timer_counts&
 runtime_stats runtime::stats() const {
   detail::live_scheduler& s = core_->scheduler;
   s.refuse_if_lost();
-  detail::engine& e = core_->timers->its_engine();
+  detail::timer_engine& e = core_->timers->its_engine();
   runtime_stats all;
   all.taken_from = core_->taken_from.load(std::memory_order_relaxed);
   all.limits = core_->limits;

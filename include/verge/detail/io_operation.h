@@ -20,7 +20,7 @@
 /// not, and try again. What differs is the system call, which is `attempt`.
 namespace verge::detail {
 
-class [[gnu::visibility("hidden")]] descriptor;
+class [[gnu::visibility("hidden")]] io_descriptor;
 
 enum class io_direction : std::uint8_t { read, write };
 
@@ -35,9 +35,9 @@ struct io_waiting {
 /// A counted reference to a descriptor, or to none: the inside of every handle. The one that was
 /// made first, the owner's, closes it when it goes.
 struct close_and_drop {
-  void operator()(descriptor* d) const noexcept;
+  void operator()(io_descriptor* d) const noexcept;
 };
-using descriptor_handle = owned<descriptor*, close_and_drop>;
+using descriptor_handle = owned<io_descriptor*, close_and_drop>;
 
 class io_action {
  public:
@@ -55,9 +55,9 @@ class io_action {
 
  protected:
   /// Makes the system call. False if it would block; else the action knows how it ended.
-  using attempt_fn = bool (*)(io_action&, descriptor&) noexcept;
+  using attempt_fn = bool (*)(io_action&, io_descriptor&) noexcept;
 
-  io_action(descriptor* d, io_direction direction, bool exclusive, attempt_fn attempt) noexcept
+  io_action(io_descriptor* d, io_direction direction, bool exclusive, attempt_fn attempt) noexcept
       : descriptor_(d), attempt_(attempt), direction_(direction), exclusive_(exclusive) {}
   ~io_action() = default;
 
@@ -66,7 +66,7 @@ class io_action {
   /// To be called by finish(), before it looks at error_. Throws on misuse.
   [[gnu::visibility("hidden")]] void conclude(std::uint32_t winner);
 
-  descriptor* descriptor_;
+  io_descriptor* descriptor_;
   std::error_code error_;
 
  private:
@@ -98,7 +98,7 @@ class read_action : public io_action {
  public:
   static constexpr const char* waiting_for = "read";
   struct arguments {
-    descriptor* from;
+    io_descriptor* from;
     buffer into;
     bool full;
   };
@@ -108,7 +108,7 @@ class read_action : public io_action {
   io_result give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   std::byte* data_;
   std::size_t size_;
@@ -120,7 +120,7 @@ class write_action : public io_action {
  public:
   static constexpr const char* waiting_for = "write";
   struct arguments {
-    descriptor* to;
+    io_descriptor* to;
     const_buffer from;
     bool all;
   };
@@ -130,7 +130,7 @@ class write_action : public io_action {
   io_result give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   const std::byte* data_;
   std::size_t size_;
@@ -143,7 +143,7 @@ class readiness_action : public io_action {
  public:
   static constexpr const char* waiting_for = "a descriptor to be ready";
   struct arguments {
-    descriptor* of;
+    io_descriptor* of;
     io_direction direction;
   };
   explicit readiness_action(io_operation<readiness_action>& op) noexcept;
@@ -151,7 +151,7 @@ class readiness_action : public io_action {
   std::error_code give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   const short events_;
 };
@@ -167,12 +167,12 @@ class accept_action : public io_action {
   void withdraw() noexcept;
 
  protected:
-  explicit accept_action(descriptor* listener) noexcept;
+  explicit accept_action(io_descriptor* listener) noexcept;
   ~accept_action() = default;
   descriptor_handle conclude_accept(std::uint32_t winner);
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   descriptor_handle accepted_;
   std::optional<sleep_action> back_off_;
@@ -184,7 +184,7 @@ template <class Conn>
 class accept_into : public accept_action {
  public:
   struct arguments {
-    descriptor* listener;
+    io_descriptor* listener;
   };
   explicit accept_into(io_operation<accept_into>& op) noexcept
       : accept_action(op.arguments_.listener) {}
@@ -217,8 +217,8 @@ class connect_action : public io_action {
   descriptor_handle conclude_connect(std::uint32_t winner);
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
-  [[gnu::visibility("hidden")]] std::error_code connected(descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] std::error_code connected(io_descriptor& d) noexcept;
 
   target target_;
   descriptor_handle socket_;
@@ -262,7 +262,7 @@ class receive_from_action : public io_action {
  public:
   static constexpr const char* waiting_for = "receive";
   struct arguments {
-    descriptor* from;
+    io_descriptor* from;
     buffer into;
   };
   explicit receive_from_action(io_operation<receive_from_action>& op) noexcept;
@@ -270,7 +270,7 @@ class receive_from_action : public io_action {
   datagram give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   buffer into_;
   datagram got_;
@@ -280,7 +280,7 @@ class send_to_action : public io_action {
  public:
   static constexpr const char* waiting_for = "send";
   struct arguments {
-    descriptor* from;
+    io_descriptor* from;
     const_buffer what;
     endpoint to;  ///< none: to the one it is connected to
   };
@@ -289,7 +289,7 @@ class send_to_action : public io_action {
   io_result give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   const_buffer what_;
   endpoint to_;

@@ -181,7 +181,7 @@ class operation_awaiter : private coroutine_waiter {
   operation_awaiter& operator=(const operation_awaiter&) = delete;
   ~operation_awaiter() {
     if (!wait_.is_waiting()) return;
-    retire();
+    abandon_wait();
     wait_.give_up();
   }
 

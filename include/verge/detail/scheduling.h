@@ -223,7 +223,7 @@ class coroutine_waiter : public waiter, public runnable {
 
   /// Gives up the wait of a parked coroutine that is about to be destroyed. Once this returns
   /// nobody is going to wake it, and nobody but events that it is still registered with knows it.
-  void retire() noexcept {
+  void abandon_wait() noexcept {
     if (claim(by_owner)) return;
     // Somebody has won. Keep him from making the coroutine ready, then let him finish. If that is
     // too late, then the coroutine was ready, and whoever destroys it has taken it off its queue.
