@@ -155,13 +155,24 @@ void io_action::conclude(std::uint32_t winner) {
   if (entered_) leave();
 }
 
+// ---- Reading and writing
+
+io_result transfer_action::finish(std::uint32_t winner) {
+  conclude(winner);
+  return {done_, error_};
+}
+
+io_result transfer_action::give_up(std::error_code why) noexcept {
+  withdraw();
+  return {done_, why};
+}
+
 // ---- Reading
 
 read_action::read_action(io_operation<read_action>& op) noexcept
-    : io_action(op.arguments_.from, io_direction::read, true, &attempt),
-      data_(static_cast<std::byte*>(op.arguments_.into.data())),
-      size_(op.arguments_.into.size()),
-      full_(op.arguments_.full) {}
+    : transfer_action(op.arguments_.from, io_direction::read, &attempt, op.arguments_.into.size(),
+                      op.arguments_.full),
+      data_(static_cast<std::byte*>(op.arguments_.into.data())) {}
 
 bool read_action::attempt(io_action& a, io_descriptor& d) noexcept {
   auto& self = static_cast<read_action&>(a);
@@ -179,29 +190,18 @@ bool read_action::attempt(io_action& a, io_descriptor& d) noexcept {
     self.done_ += got;
     const bool all = got < room && d.kind().tcp;
     d.set_drained(all);
-    if (!self.full_) break;
+    if (!self.all_) break;
     if (all && self.done_ != self.size_ && d.certainly_nothing()) return false;
   }
   return true;
 }
 
-io_result read_action::finish(std::uint32_t winner) {
-  conclude(winner);
-  return {done_, error_};
-}
-
-io_result read_action::give_up(std::error_code why) noexcept {
-  withdraw();
-  return {done_, why};
-}
-
 // ---- Writing
 
 write_action::write_action(io_operation<write_action>& op) noexcept
-    : io_action(op.arguments_.to, io_direction::write, true, &attempt),
-      data_(static_cast<const std::byte*>(op.arguments_.from.data())),
-      size_(op.arguments_.from.size()),
-      all_(op.arguments_.all) {}
+    : transfer_action(op.arguments_.to, io_direction::write, &attempt, op.arguments_.from.size(),
+                      op.arguments_.all),
+      data_(static_cast<const std::byte*>(op.arguments_.from.data())) {}
 
 bool write_action::attempt(io_action& a, io_descriptor& d) noexcept {
   auto& self = static_cast<write_action&>(a);
@@ -218,16 +218,6 @@ bool write_action::attempt(io_action& a, io_descriptor& d) noexcept {
     if (!self.all_) break;
   }
   return true;
-}
-
-io_result write_action::finish(std::uint32_t winner) {
-  conclude(winner);
-  return {done_, error_};
-}
-
-io_result write_action::give_up(std::error_code why) noexcept {
-  withdraw();
-  return {done_, why};
 }
 
 // ---- Readiness

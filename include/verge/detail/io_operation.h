@@ -94,7 +94,24 @@ class [[nodiscard("co_await it, or call wait()")]] io_operation
   arguments arguments_;
 };
 
-class read_action : public io_action {
+/// Bytes from a stream, or to it: the result is how many it were.
+class transfer_action : public io_action {
+ public:
+  io_result finish(std::uint32_t winner);
+  bool has_moved() const noexcept { return done_ != 0; }
+  io_result give_up(std::error_code why) noexcept;
+
+ protected:
+  transfer_action(io_descriptor* d, io_direction direction, attempt_fn attempt, std::size_t size,
+                  bool all) noexcept
+      : io_action(d, direction, true, attempt), size_(size), all_(all) {}
+
+  const std::size_t size_;
+  std::size_t done_{0};
+  const bool all_;  ///< not done before all bytes are
+};
+
+class read_action : public transfer_action {
  public:
   static constexpr const char* waiting_for = "read";
   struct arguments {
@@ -103,20 +120,14 @@ class read_action : public io_action {
     bool full;
   };
   explicit read_action(io_operation<read_action>& op) noexcept;
-  io_result finish(std::uint32_t winner);
-  bool has_moved() const noexcept { return done_ != 0; }
-  io_result give_up(std::error_code why) noexcept;
 
  private:
   [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
-  std::byte* data_;
-  std::size_t size_;
-  std::size_t done_{0};
-  bool full_;
+  std::byte* const data_;
 };
 
-class write_action : public io_action {
+class write_action : public transfer_action {
  public:
   static constexpr const char* waiting_for = "write";
   struct arguments {
@@ -125,17 +136,11 @@ class write_action : public io_action {
     bool all;
   };
   explicit write_action(io_operation<write_action>& op) noexcept;
-  io_result finish(std::uint32_t winner);
-  bool has_moved() const noexcept { return done_ != 0; }
-  io_result give_up(std::error_code why) noexcept;
 
  private:
   [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
-  const std::byte* data_;
-  std::size_t size_;
-  std::size_t done_{0};
-  bool all_;
+  const std::byte* const data_;
 };
 
 /// Waits until a read, or a write, would not block.

@@ -227,35 +227,31 @@ class join_action : public end_action<T, Cancellable> {
   }
 };
 
+/// A wait for a task that stays with its handle. `Wait` says what the end of the task gives.
+template <class T, class Wait>
+class wait_through_handle : public awaitable<wait_through_handle<T, Wait>> {
+ public:
+  explicit wait_through_handle(const join_handle<T>& h) noexcept : handle_(h) {}
+
+  class action : public Wait {
+   public:
+    explicit action(const wait_through_handle& op) : Wait(op.handle_) {}
+  };
+
+ private:
+  const join_handle<T>& handle_;
+};
+
 /// Waits for a task to end and leaves its result where it is.
 template <class T>
-class end_of : public awaitable<end_of<T>> {
- public:
-  explicit end_of(const join_handle<T>& h) noexcept : handle_(h) {}
-
-  class action : public end_action<T, true> {
-   public:
-    explicit action(const end_of& op) : end_action<T, true>(op.handle_) {}
-  };
-
- private:
-  const join_handle<T>& handle_;
-};
-
-/// Joins a task even in one that has been cancelled: for those who take care that the other ends.
+auto end_of(const join_handle<T>& h) noexcept {
+  return wait_through_handle<T, end_action<T, true>>(h);
+}
+/// Joins a task even in one that has been cancelled: for callers that make sure that it ends.
 template <class T>
-class shielded_join : public awaitable<shielded_join<T>> {
- public:
-  explicit shielded_join(const join_handle<T>& h) noexcept : handle_(h) {}
-
-  class action : public join_action<T, false> {
-   public:
-    explicit action(const shielded_join& op) : join_action<T, false>(op.handle_) {}
-  };
-
- private:
-  const join_handle<T>& handle_;
-};
+auto shielded_join(const join_handle<T>& h) noexcept {
+  return wait_through_handle<T, join_action<T, false>>(h);
+}
 
 }  // namespace detail
 }  // namespace verge
