@@ -147,7 +147,7 @@ class clockwork final : public node_store {
   /// let_go() either.
   void end(void (*at_end)(timer_node&) noexcept = nullptr, std::shared_ptr<void> keep = nullptr,
            bool hold = false) noexcept;
-  /// In the child of a fork: the threads do not exist, and locks may be held for ever.
+  /// In the child of a fork: the threads do not exist, and locks may be held forever.
   void lost_in_fork() noexcept {
     mark(is_forked);
     quick_.store(nullptr, std::memory_order_relaxed);

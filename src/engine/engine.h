@@ -12,10 +12,10 @@
 
 /// What the rest of verge knows of an engine: a queue of timers, or several, with its locking.
 ///
-/// An engine has two sides. Users' threads start, stop and reset timers. A driver - a processor's
-/// scheduler, a thread of the engine's own, or a simulation - asks when the next one is due and
-/// runs what is. The scheduler drives an engine by calling check_timers for its processors; an
-/// engine with a thread of its own answers that it has nothing for them.
+/// An engine has two sides. Any thread starts, stops and resets timers. A driver - a scheduler, a
+/// thread of the engine's own, or a simulation - asks when the next one is due and runs what is.
+/// The scheduler drives an engine by calling check_timers() for its processors; an engine with a
+/// thread of its own answers that it has nothing for them.
 namespace verge::detail {
 
 class slab_pool;
@@ -23,8 +23,8 @@ class slab_pool;
 /// What an engine needs of the runtime that it serves.
 class engine_host {
  public:
-  /// Whether time is simulated: then nobody sleeps, the engine starts no threads, and all is driven
-  /// through check_timers(0).
+  /// Whether time is simulated: then no thread sleeps, the engine starts no threads, and everything
+  /// is driven through check_timers(0).
   virtual bool simulated() const noexcept { return false; }
   /// The time that decides whether a timer is due.
   virtual std::int64_t now() noexcept = 0;
@@ -33,11 +33,11 @@ class engine_host {
   /// The processor whose queue takes a timer that the calling thread starts: the one it holds, or
   /// for a thread that holds none always the same one, so that threads spread over them.
   virtual unsigned home_processor() noexcept = 0;
-  /// A timer that is due at `when` is now first in its queue: whoever sleeps until the first one
-  /// must not sleep longer than that. With no lock held.
+  /// A timer that is due at `when` is now first in its queue: a thread that sleeps until the first
+  /// timer must not sleep longer than that. With no lock held.
   virtual void wake_net_poller(std::int64_t when) noexcept = 0;
-  /// How many timers one look should fire at most: as many as there is room for what they make
-  /// ready. The rest is found by the next look.
+  /// How many timers one check should fire at most: as many as there is room for what they make
+  /// ready. The next check finds the rest.
   virtual unsigned firing_room() noexcept { return 128; }
   /// A timer that was due at `when` fires at `now`: for the figures.
   virtual void timer_fired(std::int64_t when, std::int64_t now) noexcept = 0;
@@ -46,7 +46,7 @@ class engine_host {
   ~engine_host() = default;
 };
 
-/// What a look at a processor's timers found.
+/// What a check of a processor's timers found.
 struct timer_check {
   std::int64_t now;   ///< the time, if it had to be read; else what the caller gave
   std::int64_t next;  ///< when the next timer is due; 0 if there is none
@@ -106,30 +106,31 @@ class timer_engine {
   virtual std::int64_t next_when(unsigned p) const noexcept = 0;
   /// The last time at which a timer can be due: one that is due later never is.
   virtual std::int64_t last_time() const noexcept { return never - 1; }
-  /// When the first timer of processor p is really due, stopped ones apart; 0 if it has none,
-  /// `never` if those it has are never due. Takes its time to find out: for simulated time, which
-  /// must not move to where nothing happens.
+  /// When the first timer of processor p that was not stopped is due; 0 if it has none, `never` if
+  /// those it has are never due. Slow: for simulated time, which must not advance to a time at
+  /// which nothing happens.
   virtual std::int64_t next_exactly(unsigned p) noexcept = 0;
-  /// None of the timers of processors [0, n) is due for long, and the caller is about to sleep
-  /// until then: the time to forget what was stopped, lest it be woken for that. It takes
-  /// microseconds, and what payloads take to end. True if there was something.
+  /// No timer of processors [0, n) is due for long, and the caller is about to sleep until then.
+  /// Removes entries of stopped timers, so that it is not woken for them. It takes microseconds,
+  /// and the time to destroy payloads. True if there were any.
   virtual bool tidy_before_sleep(unsigned /*n*/) noexcept { return false; }
   /// Makes room for processors [0, n). From one thread at a time; others may use the engine.
   virtual void grow(unsigned n) = 0;
-  /// Gives the timers of processor `from`, which is given up, to processor `to`.
+  /// Gives the timers of processor `from`, which is retired, to processor `to`.
   virtual void move_timers(unsigned from, unsigned to) noexcept = 0;
-  /// Takes every timer off its queue without running it. Nobody checks timers any more; others may
-  /// start, stop and reset them meanwhile, and drain as well, and what they start stays.
+  /// Takes every timer off its queue without running it. No thread checks timers any more; others
+  /// may start, stop and reset them meanwhile, and drain as well, and what they start stays.
   virtual void drain() noexcept = 0;
-  /// Ends the payloads of timers that only a queue still knew (clockwork::leave_dead). Operations
-  /// on timers do not, for who calls them may have a lock.
+  /// Destroys the payloads of timers that only a queue still referred to
+  /// (node_store::leave_dead()). Operations on timers do not, because their callers may hold a
+  /// lock.
   virtual void bury_dead() noexcept {}
 
   virtual timer_counts counts(unsigned p) const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;
 
   /// What is wrong with the queues - order, links, counters, what is published for sleepers - in
-  /// words; empty if nothing is. Nobody else may use the engine then. For tests.
+  /// words; empty if nothing is. No other thread may use the engine meanwhile. For tests.
   [[nodiscard]] virtual std::string verify() const = 0;
 
  protected:

@@ -17,27 +17,29 @@
 #include <queue/hybrid_timers.h>
 #include <verge/detail/lock.h>
 
-/// The engine that verge brings of its own: exact like a heap, constant-time like a wheel, and
+/// The default engine, verge's own: exact like a heap, constant-time like a wheel, and a timer is
 /// stopped or put off from any thread by one compare-and-swap.
 ///
-/// Per processor a timer_wheel under a short lock; hybrid_timers.h has the rules by which all
-/// threads get along. This file adds what is the same for all processors: where nodes and chunks
-/// live, how firings go out, and when to sweep.
+/// Each processor has a timer_wheel under a short lock; hybrid_timers.h has the ground rules. This
+/// file adds what is the same for all processors: where nodes and chunks live, how timers fire, and
+/// when to sweep.
 ///
-/// Sweeping. A stopped timer leaves its entry behind, in a wheel that the one who stopped it does
-/// not know. So nobody counts per wheel: every thread counts, in a place of its own, how many
-/// timers it has armed and stopped, and every wheel how many entries it has and how many have
-/// fired. The difference of the sums is how many entries are out of date. After stops_per_look()
-/// stops a thread looks at the sums; if there are three out of date for four that are live,
-/// a pass over all wheels begins, and until it is through every thread does a piece of it for every
-/// 16 that it stops, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each
-/// that is stopped. So even if timers are only stopped, and in the order that is worst for it, a
-/// pass is through before more are out of date than are live: entries out of date never exceed the
-/// live ones plus a constant. A look reads a cache line of every thread's and two of every wheel's,
-/// which others have written since the last. So the number of stops between two looks is in
-/// proportion to that of the lines: however many there are, a stop pays for a twentieth of one. It
-/// is part of the constant, for every thread once. Where there are few of both, and nobody has
-/// anything to do, what is out of date goes at once, so that an idle processor is not woken for it.
+/// Sweeping. A stopped timer leaves its entry behind, in a wheel that the thread that stopped it
+/// does not know. So stops are not counted per wheel: every thread counts, in a place of its own,
+/// how many timers it has armed and stopped, and every wheel how many entries it has and how many
+/// have fired. The difference of the sums is how many entries are out of date. After
+/// stops_per_look() stops a thread looks at the sums; if there are three out of date for four that
+/// are live, a pass over all wheels begins. Until it is complete every thread does a piece of it
+/// for every 16 timers that it stops, in a wheel whose lock is free: four chunks of 61 entries, 15
+/// entries for each timer that is stopped. So even if timers are only stopped, and in the worst
+/// order, a pass is complete before more are out of date than are live: entries out of date never
+/// exceed the live ones plus a constant.
+///
+/// A look at the sums reads a cache line of every thread and two of every wheel, which others have
+/// written since the last. So the number of stops between two looks is in proportion to the number
+/// of lines: however many there are, a stop pays for a twentieth of one. It is part of the
+/// constant, once for every thread. If there are few of both, a worker that is about to sleep
+/// sweeps everything, so that an idle processor is not woken for what is out of date.
 namespace verge::detail {
 
 class hybrid final : public timer_engine {
@@ -61,7 +63,7 @@ class hybrid final : public timer_engine {
   bool stop(timer_node& t) noexcept override;
   left_with stop_for_good(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
-  /// The same, for one who has seen to it that nobody else stops or resets it meanwhile.
+  /// The same, if no other thread stops or resets it meanwhile.
   bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period);
 
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
@@ -121,9 +123,8 @@ class hybrid final : public timer_engine {
     std::atomic<std::uint64_t> swept{0};
   };
 
-  /// What one thread has counted; its own line. Two numbers in one: above, how many timers it has
-  /// armed less those that it stopped, as much of it as fits; below, how many entries it may leave
-  /// behind until it looks at the sums, which is never zero for long.
+  /// What one thread has counted, on a line of its own. High 32 bits: timers armed minus stopped,
+  /// modulo 2^32. Low 32 bits: entries left to leave behind before the sums are looked at.
   struct alignas(64) tally {
     static constexpr std::uint64_t one_armed = std::uint64_t{1} << 32;
     static constexpr std::uint64_t one_left = 1;
@@ -140,8 +141,8 @@ class hybrid final : public timer_engine {
   static node& as_node(timer_node& t) noexcept { return static_cast<node&>(t); }
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
   bool finish_reset(node& t, std::int64_t when, std::int64_t period, timers::change so_far);
-  bool reset_under_lock(node& t, std::int64_t when, std::int64_t period,
-                        hybrid_timers<policy>::change so_far);
+  bool complete_reset(node& t, std::int64_t when, std::int64_t period,
+                      hybrid_timers<policy>::change so_far);
   void start_with_entry(timer_node& t, std::int64_t when, std::int64_t period);
   void count_armed() noexcept;
   void count_stopped() noexcept;
@@ -219,7 +220,7 @@ inline bool hybrid::reset_alone(timer_node& t, std::int64_t when, std::int64_t p
 
 inline bool hybrid::finish_reset(node& t, std::int64_t when, std::int64_t period,
                                  timers::change so_far) {
-  return so_far == timers::change::was_armed || reset_under_lock(t, when, period, so_far);
+  return so_far == timers::change::was_armed || complete_reset(t, when, period, so_far);
 }
 
 /// Only the slot's thread writes there.

@@ -11,7 +11,7 @@
 ///  - `taken_` is exchanged by the worker that wants the turn and cleared by the worker that has
 ///    it.
 ///  - `until_` is written by the worker that has the turn and read by any thread. No timer is slept
-///    past: the worker first publishes, with try_begin(), that it may sleep for ever, then looks
+///    past: the worker first publishes, with try_begin(), that it may sleep forever, then looks
 ///    for the earliest timer of all, then lowers `until_` to that. A thread that starts a timer
 ///    first publishes it in its queue, then reads `until_`. A full fence stands between the two
 ///    steps on both sides, so either the worker sees the timer or the thread sees the worker and
@@ -35,7 +35,7 @@ class alignas(64) poll_turn {
   std::int64_t last_look() const noexcept { return last_look_.load(std::memory_order_relaxed); }
   void looked(std::int64_t now) noexcept { last_look_.store(now, std::memory_order_relaxed); }
 
-  /// Takes the turn, and publishes that the caller may sleep for ever. False if another has it.
+  /// Takes the turn, and publishes that the caller may sleep forever. False if another has it.
   bool try_begin() noexcept {
     if (taken_.exchange(true, std::memory_order_acquire)) return false;
     until_.store(INT64_MAX, std::memory_order_relaxed);

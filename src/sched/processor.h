@@ -104,7 +104,7 @@ struct worker {
   pid_t thread_id{0};
   worker* next_idle{nullptr};
   /// For a thread that waits until nothing runs any more: the worker has returned from all that it
-  /// ran, or waits itself, maybe for ever.
+  /// ran, or waits itself, maybe forever.
   std::atomic<bool> ended{false};
   std::atomic<bool> waits{false};
   std::thread thread;

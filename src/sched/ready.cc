@@ -18,7 +18,7 @@ void live_scheduler::ready(runnable& r) noexcept {
     if (!w->firing) wake_processor();
     return;
   }
-  if (lost()) return;  // no thread will run it, and the lock may be held for ever
+  if (lost()) return;  // no thread will run it, and the lock may be held forever
   {
     std::lock_guard held(lock_);
     if (this_thread.drives_engine) {

@@ -16,7 +16,7 @@ namespace verge::detail {
 namespace {
 
 /// After this many in a row from the slot that runs next, the queue has its turn: two tasks that
-/// hand over to each other for ever must not starve the others (Go #65178).
+/// hand over to each other forever must not starve the others (Go #65178).
 constexpr unsigned max_next_streak = 16;
 /// With this many in its queue a processor is busy. Then it checks its timers only before every
 /// 16th task, and fires no more of them than it has run tasks since: what they make ready is put at

@@ -13,9 +13,9 @@
 // none that could begin another for 100 ms.
 //
 // A spare processor that is stuck either blocks in the kernel or computes. If it computes, then
-// either it does so for ever, and another thread helps; or things are late because there is not
+// either it does so forever, and another thread helps; or things are late because there is not
 // enough processor time, and another thread makes each of them later still, so that more look
-// stuck, up to a thread for everything that is overdue: 127 for 300 callbacks of 5 ms on one
+// stuck, up to a thread foreverything that is overdue: 127 for 300 callbacks of 5 ms on one
 // processor. The two cannot be told apart, so the number of those that compute grows ever more
 // slowly. After the n-th, the next has to wait for 10 ms * 2^n: ten within 10 s. Where they block,
 // there is no wait.
@@ -96,7 +96,7 @@ bool live_scheduler::bring_up_spare(stuckness how, std::int64_t now) noexcept {
   const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
   if (!start_worker(p, false)) {
     spares_.say_once(
-        "verge: %u tasks or callbacks block, and there is no thread to be had for others: no timer "
+        "verge: %u tasks or callbacks block, and no thread can be started for others: no timer "
         "fires and no task begins until one of them goes on, or more threads are allowed\n",
         in_use - 1);
     return false;

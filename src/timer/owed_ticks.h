@@ -7,8 +7,8 @@
 namespace verge::detail {
 
 /// The ticks of a ticker that are due and have not been delivered: sent, or their call begun. They
-/// are counted, not stored: the first is at `next`, the others follow a period apart. Whoever owns
-/// it has the lock of the ticker.
+/// are counted, not stored: the first is at `next`, the others follow a period apart. The
+/// caller has the lock of the ticker.
 class owed_ticks {
  public:
   /// From here on the first tick is due at `when`, and nothing is owed.

@@ -11,7 +11,7 @@ namespace verge::detail {
 
 namespace {
 
-/// The event outlives the sleeper if need be: the firing has a reference on the node.
+/// The event may outlive the sleeper: the firing has a reference on the node.
 struct alarm {
   one_shot event;
   std::uint32_t ticket;
@@ -54,12 +54,12 @@ bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {
   if (node_ == nullptr) return false;
   waiter_ = &w;
   alarm_of(*node_).ticket = ticket;
-  event(*node_).subscribe(w);  // nobody else knows it yet
+  event(*node_).subscribe(w);  // no other thread knows it yet
   try {
     // The coroutine has yet to suspend: no time for user code.
     clockwork::of(*node_).start(*node_, when_, 0, clear_up_later());
   } catch (...) {
-    // No memory, or a delay that the engine does not take: finish() says so.
+    // No memory, or a delay that the engine does not take: finish() throws.
     event(*node_).unsubscribe(w);
     error_ = std::current_exception();
     return false;

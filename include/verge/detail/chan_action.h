@@ -9,7 +9,7 @@
 
 #pragma GCC visibility push(default)
 
-/// Receiving and sending as operations (operation.h). Whoever makes one keeps the channel alive.
+/// Receiving and sending as operations (operation.h). The caller keeps the channel alive.
 namespace verge::detail {
 
 template <class T>

@@ -24,7 +24,7 @@ class [[gnu::visibility("hidden")]] io_descriptor;
 
 enum class io_direction : std::uint8_t { read, write };
 
-/// One who waits for a direction of a descriptor. See src/net/descriptor.h for the rules.
+/// A waiter for a direction of a descriptor. See src/net/descriptor.h for the rules.
 struct io_waiting {
   waiter* who{nullptr};
   io_waiting* next{nullptr};
@@ -181,7 +181,7 @@ class accept_action : public io_action {
 
   descriptor_handle accepted_;
   std::optional<sleep_action> back_off_;
-  std::int64_t delay_{0};  ///< of the next back-off, while there is one to be had; else 0
+  std::int64_t delay_{0};  ///< of the next back-off; 0 if there can be none
   bool exhausted_{false};
 };
 
@@ -249,12 +249,12 @@ class connect_into : public connect_action {
 
 namespace verge {
 
-/// What was received, and from whom.
+/// What was received, and from which address.
 struct [[nodiscard]] datagram {
   std::size_t bytes{0};
   std::error_code error{};
   endpoint from{};
-  bool truncated{false};  ///< it was longer than the buffer; the rest is gone
+  bool truncated{false};  ///< it was longer than the buffer; the rest is lost
 
   explicit operator bool() const noexcept { return !error; }
 };
