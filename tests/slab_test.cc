@@ -322,7 +322,7 @@ TEST(slab, out_of_memory_leaves_the_pool_as_it_was) {
   }
 }
 
-TEST(slab, a_node_that_has_used_up_its_versions_is_retired) {
+TEST(slab, a_node_that_has_used_up_its_versions_is_not_used_again) {
   slab<node> nodes;
   node* n = nodes.allocate();
   slab_pool_access::set_version(n, slab_pool_access::last_version - 1);

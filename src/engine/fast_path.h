@@ -10,7 +10,7 @@
 #include <memory/thread_slot.h>
 
 /// The fast path, from top to bottom: what start, stop, reset and end of a one-shot timer with a
-/// function come down to in a runtime that has the default engine, goes by the machine's clock, and
+/// function come down to in a runtime that has the default engine, uses the machine's clock, and
 /// has not ended.
 ///
 ///   start   read the clock; take a node from the thread's cache; arm it with the entry that the
@@ -26,8 +26,8 @@
 ///
 /// Each takes one look at clockwork::quick(), which stands for three questions: whether the runtime
 /// has ended, whether this process has started it, and whether it has the default engine. If it is
-/// not the usual case, they say how far they have come, and the caller goes on from there: no step
-/// is tried twice.
+/// not the usual case, they say how far they have come, and the caller continues from there: no
+/// step is tried twice.
 ///
 /// Nothing here has to be cleared up after (clear_up_after): the default engine leaves no payload
 /// behind.

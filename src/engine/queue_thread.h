@@ -63,7 +63,7 @@ class alignas(128) queue_thread {
     thread_ = start_runtime_thread([this] { drive(); });
     started_.store(true, std::memory_order_release);
   }
-  /// Ends it. Timers that wait go on waiting. Throws std::logic_error if it does not run.
+  /// Ends it. Pending timers stay pending. Throws std::logic_error if it does not run.
   void stop() {
     std::lock_guard held(thread_lock_);
     if (!thread_.joinable()) {

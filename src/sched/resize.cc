@@ -40,7 +40,7 @@ void live_scheduler::set_processors(unsigned n) {
 }
 
 /// Gives up a processor that is to be retired, or a spare one that is no longer needed. What is in
-/// its queue goes to the global queue.
+/// its queue is put on the global queue.
 void live_scheduler::give_up_with_queue(worker& w) noexcept {
   processor& p = *w.held;
   ready_list all;

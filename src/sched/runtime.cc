@@ -243,7 +243,7 @@ detail::scheduler& runtime::scheduler_to_wait_for() {
 runtime& default_runtime() {
   detail::registry& all = detail::registry::get();
   if (runtime* r = all.standard.load(std::memory_order_acquire)) return *r;
-  // Made outside of the lock, which making a runtime takes; of two, one is thrown away.
+  // Made outside of the lock, which making a runtime takes; of two, one is destroyed.
   {
     std::lock_guard held(all.lock);
     if (all.halted != nullptr && all.exiting_thread != std::this_thread::get_id()) {

@@ -205,7 +205,7 @@ void fire_delay(timer_node& t, std::int64_t now) noexcept {
   }
 }
 
-/// A tick was taken: a burst goes on, a delayed ticker starts over.
+/// A tick was taken: a burst continues, a delayed ticker is armed again.
 void tick_taken(void* context) noexcept {
   timer_node& t = *static_cast<timer_node*>(context);
   channel_payload& p = payload(t);

@@ -59,7 +59,7 @@ bool reset_to(clockwork& of, timer_node& t, std::int64_t when, std::int64_t peri
   return its != nullptr ? its->reset(t, when, period) : of.reset(t, when, period);
 }
 
-// What is not the usual case (fast_path.h) goes on in one of these.
+// What is not the usual case (fast_path.h) continues in one of these.
 
 [[gnu::noinline]] bool stop_slowly(clockwork& of, timer_node& t) noexcept {
   if (of.forked()) return false;

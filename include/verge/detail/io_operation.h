@@ -33,7 +33,7 @@ struct io_waiting {
 };
 
 /// A counted reference to a descriptor, or to none: the inside of every handle. The one that was
-/// made first, the owner's, closes it when it goes.
+/// made first, the owner's, closes it when it is destroyed.
 struct close_and_drop {
   void operator()(io_descriptor* d) const noexcept;
 };

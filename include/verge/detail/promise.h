@@ -72,7 +72,7 @@ struct promise : returning_promise<T> {
   void unhandled_exception() noexcept { this->result.set_error(std::current_exception()); }
 };
 
-/// What `co_await task` runs: starts the task, goes on when it ends. It owns nothing: the task
+/// What `co_await task` runs: starts the task, continues when it ends. It owns nothing: the task
 /// does.
 template <class T>
 struct task_awaiter {

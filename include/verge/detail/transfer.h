@@ -35,7 +35,7 @@ struct transfer_loop {
 /// The innermost loop that runs on the calling thread.
 inline constinit thread_local transfer_loop* current_loop = nullptr;
 
-/// Resumes h, and then whatever is to go on in its place.
+/// Resumes h, and then what continues in its place.
 inline void run_coroutine(std::coroutine_handle<> h) {
   transfer_loop loop;
   transfer_loop* const outer = current_loop;
@@ -48,7 +48,7 @@ inline void run_coroutine(std::coroutine_handle<> h) {
   current_loop = outer;
 }
 
-/// Makes t.to go on once the calling coroutine, which is suspended, has returned.
+/// Makes t.to continue once the calling coroutine, which is suspended, has returned.
 inline void transfer_through_loop(transfer& t) {
   if (transfer_loop* loop = current_loop) {
     t.next = loop->first;
@@ -58,7 +58,7 @@ inline void transfer_through_loop(transfer& t) {
   }
 }
 
-/// Makes t.to go on in place of the calling coroutine: for await_suspend to return.
+/// Makes t.to continue in place of the calling coroutine: for await_suspend to return.
 inline std::coroutine_handle<> transfer_control(transfer& t) {
   constexpr std::uintptr_t far = 32 << 10;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));

@@ -22,10 +22,10 @@ enum class mutant {
   go_37779,       ///< one add cleans as many timers off the heap's head as there are
   go_38860,       ///< starting a timer does not wake a thread that sleeps past its time
   go_41699,       ///< every earlier reset makes the next adjust scan the whole heap
-  go_42424,       ///< a time of zero is let in
+  go_42424,       ///< a time of zero is accepted
   go_43712,       ///< a timer that changes heaps stays waiting meanwhile
   go_47329,       ///< the earliest modified time is cleared after the scan, not before
-  go_47762,       ///< a scan that removes goes on as if no entry had come to stand behind it
+  go_47762,       ///< a scan that removes continues as if no entry had moved behind it
   go_51654,       ///< the earliest modified time outlives the last timer
   late_owner,     ///< del reads which heap it is on after it has let go of the timer
   early_release,  ///< the reference for the call of f is dropped before the call

@@ -89,7 +89,7 @@
 // == The policy ==
 //   template <class T> atomic      as std::atomic
 //   lock                           with lock() and unlock(), not throwing, held for short times
-//   static void yield()            let other threads go on
+//   static void yield()            let other threads run
 //   static void wake_net_poller(basic_timers&, std::int64_t when)
 //                                  there is something to do at `when`: no thread may sleep past it.
 //                                  Called with no lock and no timer held; must not throw

@@ -88,8 +88,8 @@ bool del_timer(basic_timer<Policy>& t, Part&& part) {
           if (owner == nullptr) [[unlikely]] {
             Policy::bad_timer("del_timer: the timer has no owner", t, s);
           }
-          // Counted first: if the timer was the last of a runtime that has ended, the heap goes
-          // with it.
+          // Counted first: if the timer was the last of a runtime that has ended, the heap is
+          // destroyed with it.
           owner->deleted_timers.fetch_add(1, std::memory_order_relaxed);
           if (!mutated<Policy>(mutant::late_owner)) {
             t.state.store(timer_state::deleted, std::memory_order_release);
