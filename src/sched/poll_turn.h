@@ -23,7 +23,7 @@ class alignas(64) poll_turn {
  public:
   /// Until when the worker in the poller may sleep; 0 while there is none. Relaxed: see above.
   std::int64_t until() const noexcept { return until_.load(std::memory_order_relaxed); }
-  bool nobody_sleeps() const noexcept { return until() == 0; }
+  bool no_worker_sleeps() const noexcept { return until() == 0; }
   /// Whether a worker sleeps in the poller, and no longer than until `when`.
   bool ends_by(std::int64_t when) const noexcept {
     const std::int64_t until = this->until();

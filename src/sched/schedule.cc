@@ -60,7 +60,7 @@ void live_scheduler::work(worker& w) noexcept {
 /// than most callbacks do, so it is done only if the last one was slow, and is otherwise left to
 /// the monitor.
 void live_scheduler::run(worker& w, runnable& r) noexcept {
-  const bool poller_is_left = poll_.nobody_sleeps() && idle_.any();
+  const bool poller_is_left = poll_.no_worker_sleeps() && idle_.any();
   if (!poller_is_left) return run_ready(r);
   if (w.ran_long) wake_processor();
   const std::int64_t begin = cheap_now();

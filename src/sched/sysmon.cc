@@ -33,33 +33,33 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   bool mended = false;
   const auto [moved, came_round, left_behind] = progress_.look(all_, now);
   const bool idle = idle_.any();
-  const bool nobody_looks = idle_.spinning() == 0;
+  const bool none_looks = idle_.spinning() == 0;
 
   // Something is ready, and a processor idle: a task that handed over has not suspended.
-  if (idle && nobody_looks && anything_queued()) {
+  if (idle && none_looks && anything_queued()) {
     wake_processor();
     mended = true;
   }
 
   // A timer is due, or will be before the next look, and no worker sleeps until then.
   const std::int64_t next = time_sleep_until().when;
-  const bool nobody_polls = poll_.nobody_sleeps();
-  if (next != 0 && next < now + monitor::longest_sleep && nobody_polls) {
-    if (idle && nobody_looks) {
+  const bool none_polls = poll_.no_worker_sleeps();
+  if (next != 0 && next < now + monitor::longest_sleep && none_polls) {
+    if (idle && none_looks) {
       wake_processor();
       mended = true;
     }
   }
 
   // A timer is overdue, and the poll sleeps past it.
-  if (next != 0 && next < now - stuck_after && !nobody_polls && !poll_.ends_by(next) &&
+  if (next != 0 && next < now - stuck_after && !none_polls && !poll_.ends_by(next) &&
       poller_.rescue_poll()) {
     poll_rescues_.add();
     mended = true;
   }
 
   // All are busy, and something is late. A processor that moves does it for the others.
-  const bool overdue = next != 0 && next < now - stuck_after && nobody_polls;
+  const bool overdue = next != 0 && next < now - stuck_after && none_polls;
   if (!idle && (overdue || left_behind)) {
     if (moved) {
       spares_.report_left_behind();
@@ -74,7 +74,7 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   if (queue != stuckness::none) mended = bring_up_spare(queue, now) || mended;
 
   // No worker has looked at the poller for long: all are busy.
-  if (poller_.has_sources() && nobody_polls && poll_.last_look() + poll_interval < now) {
+  if (poller_.has_sources() && none_polls && poll_.last_look() + poll_interval < now) {
     ready_list found = poller_.poll(0);
     poll_.looked(now);
     mended = mended || !found.empty();

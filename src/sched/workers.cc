@@ -125,7 +125,7 @@ void live_scheduler::hand_off(worker& w) noexcept {
   }
   // A worker has to look after the timers, and after what was put on the global queue just now.
   full_fence();
-  if (poll_.nobody_sleeps() || !global_.empty()) wake_processor();
+  if (poll_.no_worker_sleeps() || !global_.empty()) wake_processor();
 }
 
 /// After a call that blocked: takes the last processor back if it is idle, or another idle one. If
