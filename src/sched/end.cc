@@ -85,7 +85,7 @@ void live_scheduler::halt() noexcept {
   // A worker that is seen to wait from here on sees halted_ when its wait ends.
   full_fence();
   const std::int64_t end = true_now() + halt_patience;
-  while (somebody_runs() && true_now() < end) {
+  while (any_worker_runs() && true_now() < end) {
     poller_.break_poll();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
@@ -112,7 +112,7 @@ void live_scheduler::halt() noexcept {
 }
 
 /// Whether a worker other than the calling one runs something.
-bool live_scheduler::somebody_runs() const noexcept {
+bool live_scheduler::any_worker_runs() const noexcept {
   std::lock_guard held(lock_);
   return std::ranges::any_of(workers_, [](const std::unique_ptr<worker>& w) {
     return w.get() != this_thread.as_worker && !w->ended.load(std::memory_order_acquire) &&

@@ -185,7 +185,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   void give_up_with_queue(worker& w) noexcept;
 
   // end.cc
-  bool somebody_runs() const noexcept;
+  bool any_worker_runs() const noexcept;
   void wait_for_ever_if_halted(worker& w) noexcept;
 
   // sysmon.cc

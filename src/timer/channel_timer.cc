@@ -98,7 +98,7 @@ class locked_channel {
     return sent.what == chan_step::done;
   }
   /// Whether a receiver waited, so that send() has handed the time over.
-  bool somebody_waits() const noexcept { return to_wake_ != nullptr; }
+  bool receiver_waited() const noexcept { return to_wake_ != nullptr; }
   bool drain() noexcept { return channel_.drain_locked(); }
 
  private:
@@ -128,7 +128,7 @@ void fire_skip(timer_node& t, std::int64_t now) noexcept {
 bool send_owed(ticker_state& s, locked_channel& held) noexcept {
   if (!s.owed.any() || !held.send(s.owed.next())) return false;
   s.owed.deliver_one();
-  return held.somebody_waits();
+  return held.receiver_waited();
 }
 
 void fire_burst(timer_node& t, std::int64_t now) noexcept {
@@ -197,7 +197,7 @@ void fire_delay(timer_node& t, std::int64_t now) noexcept {
   if (!still_meant(p, now)) return;
   p.due = 0;
   held.send(now);
-  if (held.somebody_waits()) {
+  if (held.receiver_waited()) {
     arm_delayed(t);
   } else {
     ticker_of(t).in_channel = true;
