@@ -157,12 +157,14 @@ void broker::run(client& c, command& cmd) {
       try {
         store_.backup(cmd.text);
       } catch (const store_error& e) {
-        r.what = answer::internal_error;
+        r.what = answer::failed;
         r.text = e.what();
       }
       return say(c, std::move(r));
     }
-    case verb::say: return say(c, std::move(cmd.prepared));
+    case verb::say:
+      for (; cmd.number > 0; --cmd.number) static_cast<void>(next_id());
+      return say(c, std::move(cmd.prepared));
     case verb::quit: return leave(c);
     case verb::arrive:
     case verb::half_close:
