@@ -57,6 +57,7 @@ template <class Chunks>
 class timer_wheel {
  public:
   static constexpr unsigned token_bits = wheel_slots<Chunks>::token_bits;
+  static constexpr std::uint32_t token_mask = wheel_slots<Chunks>::token_mask;
   /// Keys of this and more are kept, and never come up.
   static constexpr std::int64_t never = (std::int64_t{1} << 62) - 1;
   static constexpr std::size_t chunk_bytes = wheel_slots<Chunks>::chunk_bytes;
