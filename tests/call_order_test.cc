@@ -89,7 +89,7 @@ TEST_P(call_order, of_a_timer_that_threads_reset_while_its_function_runs) {
   EXPECT_FALSE(b.overlapped());
 }
 
-TEST_P(call_order, of_a_timer_that_comes_due_during_its_call_has_the_next_right_after) {
+TEST_P(call_order, of_a_timer_that_expires_during_its_call_has_the_next_call_right_after) {
   blockers stuck;
   std::atomic<int> calls{0};
   timer t = after_func(0ns, [&, block = stuck.block()] {

@@ -122,7 +122,7 @@ TEST(chan, serves_senders_in_the_order_they_came) {
   }
 }
 
-TEST(chan, hands_a_value_straight_to_a_receiver_who_waits) {
+TEST(chan, passes_a_value_directly_to_a_waiting_receiver) {
   stepper s;
   chan<int> ch(1);
   int got = 0;
@@ -134,7 +134,7 @@ TEST(chan, hands_a_value_straight_to_a_receiver_who_waits) {
   EXPECT_EQ(got, 5);
 }
 
-TEST(chan, runs_the_one_who_was_handed_a_value_next) {
+TEST(chan, runs_the_receiver_of_a_value_next) {
   stepper s;
   chan<int> ch;
   std::vector<std::string> order;
@@ -236,7 +236,7 @@ TEST(try_send, copies_what_can_be_copied) {
   EXPECT_EQ(ch.try_recv(), text);
 }
 
-TEST(try_recv, lets_a_sender_who_waits_in) {
+TEST(try_recv, lets_a_waiting_sender_proceed) {
   stepper s;
   chan<int> ch(1);
   auto h = go(send_all, sender<int>(ch), 0, 3);
@@ -369,7 +369,7 @@ TEST(chan_handle, may_be_a_temporary_in_a_wait) {
   EXPECT_FALSE(later.wait().has_value()) << "the operation keeps its channel";
 }
 
-TEST(chan_handle, without_a_channel_says_so) {
+TEST(chan_handle, without_a_channel_throws) {
   chan<int> ch(1);
   const chan<int> moved = std::move(ch);
   // NOLINTBEGIN(bugprone-use-after-move): that is the point

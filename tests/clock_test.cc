@@ -227,7 +227,7 @@ TEST(manual_clock, starts_at_a_positive_time) {
   EXPECT_THROW(manual_clock(time_point(-1ns)), std::invalid_argument);
 }
 
-TEST(manual_clock, refuses_to_go_back_and_says_so) {
+TEST(manual_clock, rejects_a_time_in_the_past_with_the_reason) {
   manual_clock c(time_point(10ns));
   try {
     c.set(time_point(9ns));

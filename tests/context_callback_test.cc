@@ -28,7 +28,7 @@ using test::eventually;
 using test::is_asleep;
 using test::token;
 
-TEST(context_callback, on_the_background_waits_for_ever) {
+TEST(context_callback, on_the_background_is_never_called) {
   runtime rt({.processors = 1});
   const as_default here(rt);
   auto f = after_func(background(), [] { FAIL(); });
@@ -51,7 +51,7 @@ TEST(context_callback, can_be_a_coroutine) {
   EXPECT_EQ(called - start, 2s);
 }
 
-TEST(context_callback, is_not_called_once_its_handle_is_gone) {
+TEST(context_callback, is_not_called_once_its_handle_is_destroyed) {
   simulation sim;
   auto [ctx, cancel] = with_cancel(background());
   {
@@ -87,7 +87,7 @@ TEST(context_callback, that_runs_is_waited_for_by_its_handle) {
   EXPECT_TRUE(ended);
 }
 
-TEST(context_callback, that_is_detached_is_called_and_goes) {
+TEST(context_callback, that_is_detached_is_called_and_freed) {
   simulation sim;
   int called = 0;
   {

@@ -37,7 +37,7 @@ const context_key<int> depth;
 
 /// A tree of random shape, whose nodes are cancelled by many threads at once, as deadlines pass,
 /// handles go, children are added, and others wait.
-TEST(context_race, of_everybody_with_everybody_in_one_tree) {
+TEST(context_race, of_all_operations_in_one_tree) {
   runtime rt({.processors = 2});
   const as_default here(rt);
   const context_key<token> key;
@@ -129,7 +129,7 @@ TEST(context_race, of_everybody_with_everybody_in_one_tree) {
 
 /// The last handles of parents and children go at the same time, on different threads, with a
 /// deadline that passes just then.
-TEST(context_race, of_handles_that_go) {
+TEST(context_race, of_the_destruction_of_handles) {
   runtime rt({.processors = 2});
   const as_default here(rt);
   const context_key<token> key;

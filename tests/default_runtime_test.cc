@@ -83,7 +83,7 @@ TEST_F(default_runtime_test, is_the_same_for_all_threads_that_use_it_first) {
       ExitedWithCode(3), "");
 }
 
-TEST_F(default_runtime_test, ends_at_exit_with_timers_pending_and_callbacks_at_work) {
+TEST_F(default_runtime_test, ends_at_exit_with_timers_pending_and_callbacks_running) {
   EXPECT_EXIT(
       {
         static std::atomic<int> calls{0};
@@ -142,7 +142,7 @@ TEST_F(default_runtime_test, does_not_destroy_the_task_that_ends_the_program) {
               ExitedWithCode(7), "");
 }
 
-TEST_F(default_runtime_test, ends_at_exit_though_callbacks_and_tasks_wait_for_ever) {
+TEST_F(default_runtime_test, ends_at_exit_though_callbacks_and_tasks_wait_forever) {
   EXPECT_EXIT(
       {
         static chan<int> never(0);
@@ -172,7 +172,7 @@ struct sees_that_it_stands_still {
   }
 };
 
-TEST_F(default_runtime_test, lets_no_task_go_on_after_exit) {
+TEST_F(default_runtime_test, resumes_no_task_after_exit) {
   EXPECT_EXIT(
       {
         static std::atomic<long> steps{0};
@@ -196,7 +196,7 @@ TEST_F(default_runtime_test, lets_no_task_go_on_after_exit) {
       ExitedWithCode(11), "");
 }
 
-TEST_F(default_runtime_test, ends_at_exit_though_threads_of_its_start_tasks_as_they_end) {
+TEST_F(default_runtime_test, ends_at_exit_though_its_threads_start_tasks_as_they_end) {
   struct starts_a_task {
     int used = 0;
     ~starts_a_task() {
@@ -255,7 +255,7 @@ TEST_F(default_runtime_test, ends_at_exit_while_other_threads_use_its_timers) {
   }
 }
 
-TEST_F(default_runtime_test, says_that_it_has_ended_to_whoever_comes_too_late) {
+TEST_F(default_runtime_test, throws_that_it_has_ended_to_late_callers) {
   EXPECT_EXIT(
       {
         // Registered before the runtime begins, so called after it has ended.
@@ -331,7 +331,7 @@ TEST_F(default_runtime_test, in_the_child_of_a_fork_is_a_new_one_and_old_timers_
       ExitedWithCode(8), "the child said 20");
 }
 
-TEST_F(default_runtime_test, is_forked_while_its_threads_are_at_work) {
+TEST_F(default_runtime_test, is_forked_while_its_threads_are_running) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "a thread that is not there in the child may hold this sanitizer's locks";
 #endif
@@ -402,7 +402,7 @@ TEST_F(default_runtime_test, finds_the_locks_that_all_runtimes_share_free_in_the
   std::_Exit(20);
 }
 
-TEST_F(default_runtime_test, begins_anew_in_a_child_that_was_forked_inside_a_callback_or_a_task) {
+TEST_F(default_runtime_test, starts_again_in_a_child_that_was_forked_inside_a_callback_or_a_task) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "sanitizers take no new threads, or no leaks, in the child of a fork";
 #endif
@@ -431,7 +431,7 @@ TEST_F(default_runtime_test, begins_anew_in_a_child_that_was_forked_inside_a_cal
       ExitedWithCode(20), "");
 }
 
-TEST_F(default_runtime_test, leaves_a_runtime_of_ones_own_behind_in_the_child) {
+TEST_F(default_runtime_test, leaks_an_explicit_runtime_in_the_child) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "a thread that is not there in the child may hold this sanitizer's locks";
 #endif

@@ -111,7 +111,7 @@ TEST_F(explorer_test, finds_the_deadlock_of_two_locks_taken_in_two_orders) {
   EXPECT_FALSE(explorer_.explore(program_).failed);
 }
 
-TEST_F(explorer_test, a_thread_that_yields_waits_for_a_write_and_no_longer) {
+TEST_F(explorer_test, a_thread_that_yields_waits_until_a_write) {
   explored_atomic<std::int64_t> flag{0};
   explored_atomic<std::int64_t> other{0};
   program_.start = [&] { flag.reset(0); };
@@ -129,7 +129,7 @@ TEST_F(explorer_test, a_thread_that_yields_waits_for_a_write_and_no_longer) {
   EXPECT_EQ(r.schedules, 4U);
 }
 
-TEST_F(explorer_test, reports_threads_that_yield_to_each_other_for_ever) {
+TEST_F(explorer_test, reports_threads_that_yield_to_each_other_forever) {
   explored_atomic<std::int64_t> a{0};
   explored_atomic<std::int64_t> b{0};
   const auto await = [&](explored_atomic<std::int64_t>& x) {

@@ -192,10 +192,10 @@ class a_life : public testing::TestWithParam<std::tuple<engine, long>> {
   }
 };
 
-TEST_P(a_life, goes_on_without_memory) { with_every_failure_of(resource::memory); }
-TEST_P(a_life, goes_on_without_mappings) { with_every_failure_of(resource::mapping); }
-TEST_P(a_life, goes_on_without_threads) { with_every_failure_of(resource::thread); }
-TEST_P(a_life, goes_on_without_descriptors) { with_every_failure_of(resource::descriptor); }
+TEST_P(a_life, continues_without_memory) { with_every_failure_of(resource::memory); }
+TEST_P(a_life, continues_without_mappings) { with_every_failure_of(resource::mapping); }
+TEST_P(a_life, continues_without_threads) { with_every_failure_of(resource::thread); }
+TEST_P(a_life, continues_without_descriptors) { with_every_failure_of(resource::descriptor); }
 
 INSTANTIATE_TEST_SUITE_P(engines, a_life,
                          testing::Combine(testing::ValuesIn(engines().begin(), engines().end()),

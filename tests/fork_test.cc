@@ -106,7 +106,7 @@ TEST_F(fork_of_a_running_runtime, run_and_spawn_throw_in_the_child_every_time) {
   }
 }
 
-TEST_F(fork_of_a_running_runtime, a_kept_reference_to_the_default_runtime_throws_in_the_child) {
+TEST_F(fork_of_a_running_runtime, a_saved_reference_to_the_default_runtime_throws_in_the_child) {
   runtime& kept = default_runtime();
   make_busy(kept);
   for (int i = 0; i < rounds(); ++i) {
@@ -120,7 +120,7 @@ TEST_F(fork_of_a_running_runtime, a_kept_reference_to_the_default_runtime_throws
   }
 }
 
-TEST_F(fork_of_a_running_runtime, a_task_of_before_cannot_be_joined_unless_it_has_ended) {
+TEST_F(fork_of_a_running_runtime, an_earlier_task_cannot_be_joined_unless_it_has_ended) {
   runtime rt({.processors = 2});
   make_busy(rt);
   const chan<int> never(0);
@@ -147,7 +147,7 @@ TEST_F(fork_of_a_running_runtime, a_task_of_before_cannot_be_joined_unless_it_ha
 }
 
 /// The child hands a value to a coroutine that waits for it, and that no thread will resume.
-TEST_F(fork_of_a_running_runtime, a_send_to_a_task_of_before_returns_in_the_child) {
+TEST_F(fork_of_a_running_runtime, a_send_to_an_earlier_task_returns_in_the_child) {
   runtime rt({.processors = 2});
   make_busy(rt);
   const chan<int> c(0);

@@ -60,7 +60,7 @@ class hybrid_engine : public testing::Test, public lone_engine {
   std::vector<std::int64_t> woken_for_;
 };
 
-TEST_F(hybrid_engine, wakes_the_poller_for_what_comes_first_and_for_nothing_else) {
+TEST_F(hybrid_engine, wakes_the_poller_only_for_an_earliest_timer) {
   timer_node& a = start(10 * second, [] {});
   timer_node& b = start(20 * second, [] {});
   EXPECT_EQ(woken_for_, (std::vector{now_ + 10 * second}));
@@ -88,7 +88,7 @@ TEST_F(hybrid_engine, needs_no_new_entry_for_a_time_that_the_old_one_covers) {
   detail::destroy_timer(t);
 }
 
-TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_the_period_it_has) {
+TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_its_period) {
   constexpr auto skip = static_cast<std::uint8_t>(missed_ticks::skip);
   timer_node& t = *detail::start_ticker(timers(), 10 * second, skip);
   auto ticks = detail::channel_of(&t);
@@ -114,7 +114,7 @@ TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_the_perio
   detail::destroy_timer(t);
 }
 
-TEST_F(hybrid_engine, goes_on_with_the_entry_that_a_stopped_timer_left_behind) {
+TEST_F(hybrid_engine, reuses_the_entry_that_a_stopped_timer_left_behind) {
   timer_node* t = &start(10 * second, [] {});
   for (int i = 0; i < 1000; ++i) {
     detail::destroy_timer(*t);
@@ -136,7 +136,7 @@ TEST_F(hybrid_engine, goes_on_with_the_entry_that_a_stopped_timer_left_behind) {
 }
 
 /// A timer's entries are told apart by 14 bits. Here one has 40,000 of them at the same time.
-TEST_F(hybrid_engine, fires_once_though_its_tokens_have_come_round) {
+TEST_F(hybrid_engine, fires_once_though_its_tokens_have_wrapped_around) {
   std::vector<timer_node*> others;  // so many that nothing is swept
   for (int i = 0; i < 100'000; ++i) others.push_back(&start(2000 * second, [] {}));
   int fired = 0;
@@ -161,7 +161,7 @@ TEST_F(hybrid_engine, fires_once_though_its_tokens_have_come_round) {
 
 /// A timer remembers where its entry is by 18 bits: those of a time and of one 73 minutes later are
 /// the same. Whatever it is reset to, it goes on with no entry that is later than that.
-TEST_F(hybrid_engine, fires_in_time_though_what_it_knows_of_its_entry_has_come_round) {
+TEST_F(hybrid_engine, fires_in_time_though_the_hint_has_wrapped_around) {
   constexpr std::int64_t unit = std::int64_t{1} << detail::hybrid_tag::unit_bits;
   constexpr std::int64_t turn = unit << detail::hybrid_tag::hint_bits;
   std::mt19937_64 random(1);
@@ -255,7 +255,7 @@ TEST_F(hybrid_engine, keeps_its_memory_in_proportion_to_live_timers) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
-TEST_F(hybrid_engine, forgets_what_is_stopped_by_a_thread_that_starts_nothing) {
+TEST_F(hybrid_engine, sweeps_what_is_stopped_by_a_thread_that_starts_nothing) {
   std::vector<timer_node*> all;
   for (int i = 0; i < 100'000; ++i) all.push_back(&start(second + i * 1000, [] {}));
   std::thread([&] {
@@ -286,7 +286,7 @@ TEST(hybrid_looks, fetch_no_more_lines_per_stop_however_many_processors_there_ar
   EXPECT_LE(hybrid::stops_per_look(256, 256) * 8, 128u << 10) << "bytes of entries for each thread";
 }
 
-TEST_F(hybrid_engine, looks_for_what_is_out_of_date_less_often_on_many_processors) {
+TEST_F(hybrid_engine, checks_for_stale_entries_less_often_on_many_processors) {
   constexpr unsigned processors = 64;
   engine().grow(processors);
   const std::uint64_t interval =
@@ -305,7 +305,7 @@ TEST_F(hybrid_engine, looks_for_what_is_out_of_date_less_often_on_many_processor
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
-TEST_F(hybrid_engine, does_a_bounded_piece_of_work_at_a_time) {
+TEST_F(hybrid_engine, does_a_bounded_amount_of_work_at_a_time) {
   constexpr int many = 100'000;
   int fired = 0;
   std::vector<timer_node*> all;

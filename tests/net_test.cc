@@ -254,7 +254,7 @@ TEST_F(net, closing_ends_whatever_waits) {
   EXPECT_EQ(acceptor.join(), net_errc::closed);
 }
 
-TEST_F(net, what_is_closed_stays_closed_and_says_so) {
+TEST_F(net, operations_on_a_closed_connection_fail_with_closed) {
   auto [near, far] = connect();
   EXPECT_FALSE(near.close());
   EXPECT_EQ(near.close(), net_errc::closed) << "a second time";
@@ -295,7 +295,7 @@ TEST_F(net, destroying_the_handle_ends_what_waits_too) {
 
 // The number of a closed descriptor is given to the next one that is opened: a system call of the
 // old one that is still on its way must not end up there.
-TEST_F(net, a_number_is_not_used_again_while_somebody_is_about_to_use_it) {
+TEST_F(net, a_number_is_not_reused_while_a_system_call_is_about_to_use_it) {
   as_default here(rt);
   std::atomic<bool> over{false};
   std::atomic<tcp_conn*> victim{nullptr};

@@ -54,7 +54,7 @@ TEST_F(net, a_listener_that_is_closed_leaves_its_address_free) {
   EXPECT_EQ(acceptor.join(), net_errc::closed);
 }
 
-TEST_F(net, a_connection_that_is_reset_says_so) {
+TEST_F(net, a_reset_connection_reports_it) {
   auto [near, far] = connect();
   bytes64 bytes;
   auto reader =
@@ -64,7 +64,7 @@ TEST_F(net, a_connection_that_is_reset_says_so) {
   EXPECT_EQ(reader.join().error, std::errc::connection_reset);
 }
 
-TEST_F(net, writing_to_who_has_gone_is_an_error_and_no_signal) {
+TEST_F(net, writing_to_a_peer_that_hung_up_is_an_error_and_no_signal) {
   ASSERT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL) << "or the test would show nothing";
   auto [near, far] = connect();
   far.close();
@@ -231,7 +231,7 @@ TEST_F(net, a_cancelled_task_stops_reading_and_nothing_is_lost) {
   EXPECT_EQ(text(bytes, far.read_some(bytes).wait().or_throw()), "still here");
 }
 
-TEST_F(net, timeout_withdraws_an_operation_and_the_next_one_goes_on) {
+TEST_F(net, timeout_withdraws_an_operation_and_the_next_one_continues) {
   auto [near, far] = connect();
   rt.run([&n = near, &f = far]() -> task<> {
     bytes64 bytes;

@@ -61,7 +61,7 @@ class churn {
   std::vector<timer_node*> live_;
 };
 
-TEST(processor_heap, a_timer_whose_handle_goes_does_not_fire_and_is_freed) {
+TEST(processor_heap, a_timer_whose_handle_is_destroyed_does_not_fire_and_is_freed) {
   world w;
   int fired = 0;
   timer_node& one_shot = w.start(second, [&fired] { ++fired; });
@@ -80,7 +80,7 @@ TEST(processor_heap, a_timer_whose_handle_goes_does_not_fire_and_is_freed) {
   EXPECT_EQ(w.nodes(), 0U);
 }
 
-TEST(processor_heap, what_a_callback_holds_goes_with_the_handle) {
+TEST(processor_heap, captures_of_a_callback_are_destroyed_with_the_handle) {
   world w;
   const auto held = std::make_shared<int>(1);
   timer_node& t = w.start(second, [held] {});

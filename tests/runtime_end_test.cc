@@ -190,7 +190,7 @@ std::size_t open_descriptors() {
 }
 
 /// A tick of such a ticker is taken, and the ticker armed for the next, just as all is taken off.
-TEST_P(a_runtime_that_ends_under_way, is_gone_once_nobody_can_receive_from_a_ticker_any_more) {
+TEST_P(a_runtime_that_ends_under_way, is_freed_once_the_last_receiver_of_a_ticker_is_destroyed) {
   const std::size_t before = open_descriptors();
   for (int round = 0; round < test::scale(60, 20); ++round) {
     for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
@@ -215,7 +215,7 @@ TEST_P(a_runtime_that_ends_under_way, is_gone_once_nobody_can_receive_from_a_tic
   }
   EXPECT_LE(open_descriptors(), before);
 }
-TEST_P(a_runtime_that_ends_under_way, is_gone_though_nobody_has_taken_the_tick_of_a_ticker) {
+TEST_P(a_runtime_that_ends_under_way, is_freed_though_the_tick_of_a_ticker_was_not_received) {
   const std::size_t before = open_descriptors();
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
     for (const bool somebody_could : {false, true}) {
@@ -297,7 +297,7 @@ TEST(a_runtime_that_ends, may_do_so_by_a_task_or_a_callback_of_its_own) {
   }
 }
 
-TEST(a_runtime_that_ends, by_a_task_of_its_own_is_cleared_up_after_that_has_returned) {
+TEST(a_runtime_that_ends, by_its_own_task_is_cleaned_up_after_that_task_has_returned) {
   const auto end_from_inside = [] {
     std::atomic<bool> ended{false};
     std::string error;
@@ -324,7 +324,7 @@ TEST(a_runtime_that_ends, by_a_task_of_its_own_is_cleared_up_after_that_has_retu
 }
 
 /// What it starts then does not run, and it is not woken: both go when the runtime is cleared up.
-TEST(a_runtime_that_ends, by_a_task_of_its_own_takes_that_along_if_it_suspends) {
+TEST(a_runtime_that_ends, by_its_own_task_destroys_that_task_if_it_suspends) {
   struct witness {
     std::atomic<bool>& gone;
     ~witness() { gone = true; }

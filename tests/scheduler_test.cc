@@ -46,7 +46,7 @@ TEST(an_idle_processor, fires_the_timers_of_one_that_is_busy) {
 }
 
 /// It yields to itself, so the local queue is never empty.
-TEST(the_global_queue, has_its_turn_though_the_local_one_is_never_empty) {
+TEST(the_global_queue, is_served_though_the_local_one_is_never_empty) {
   runtime rt({.processors = 1});
   // On a machine that stands still a spare one might come up, and would do instead.
   static_cast<detail::live_scheduler&>(detail::scheduler_of(rt)).limit_spares(0);
@@ -79,7 +79,7 @@ class poll_breaks : public testing::TestWithParam<engine> {
   detail::scheduler& scheduler_ = detail::scheduler_of(rt);
 };
 
-TEST_P(poll_breaks, are_made_for_an_earlier_timer_and_for_nothing_else) {
+TEST_P(poll_breaks, are_made_only_for_an_earlier_timer) {
   const auto start = clock::now();
   verge::timer first = after_func(10h, [] {});
   ASSERT_TRUE(sleeps_until(start + 10h + 1min));

@@ -102,7 +102,7 @@ TEST(select, needs_no_handlers) {
   EXPECT_EQ(select(verge::recv(b), verge::recv(a)).wait(), 0u);
 }
 
-TEST(select, takes_handlers_that_do_not_want_the_value) {
+TEST(select, accepts_handlers_that_ignore_the_value) {
   chan<int> a(1);
   a.send(1);
   bool called = false;
@@ -139,7 +139,7 @@ TEST(select, runs_its_handler_where_it_was_called) {
   EXPECT_EQ(inside, job);
 }
 
-TEST(select, lets_its_handlers_exceptions_through) {
+TEST(select, propagates_its_handlers_exceptions) {
   stepper s;
   chan<int> ch(1);
   ch.send(1);
@@ -180,7 +180,7 @@ TEST(select, waits_beside_a_case_without_a_channel) {
   EXPECT_EQ(h.join(), 1u);
 }
 
-TEST(select, of_nothing_but_cases_without_a_channel_waits_until_it_is_cancelled) {
+TEST(select, with_only_cases_without_a_channel_waits_until_it_is_cancelled) {
   stepper s;
   auto h = go([]() -> task<> { co_await verge::select(verge::recv(receiver<int>())); });
   s.run();
@@ -298,7 +298,7 @@ TEST(select, can_meet_another_select) {
   EXPECT_EQ(left.join(), right.join());
 }
 
-TEST(select, without_cases_waits_for_ever_and_can_be_cancelled) {
+TEST(select, without_cases_waits_forever_and_can_be_cancelled) {
   stepper s;
   auto h = go([]() -> task<void> { co_await verge::select(); });
   s.run();
@@ -380,7 +380,7 @@ TEST(select, chooses_each_ready_case_equally_often) {
 
 // The ready ones are neighbours among others that are not: a scan from a random place would choose
 // the first of them more often.
-TEST(select, chooses_equally_among_the_ready_ones_wherever_they_stand) {
+TEST(select, chooses_equally_among_the_ready_ones_at_any_position) {
   stepper s(43);
   const int n = 10'000;
   chan<int> never;

@@ -295,7 +295,7 @@ TEST(simulation, that_another_thread_ends_stops_the_program_and_says_what_to_do)
       "ended on another thread than the one that made it.*end it there");
 }
 
-TEST(simulation, cannot_end_while_another_thread_takes_part_and_says_so) {
+TEST(simulation, terminates_with_a_report_if_it_ends_while_another_thread_takes_part) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {
@@ -381,7 +381,7 @@ TEST(simulation, throws_deadlock_in_a_plain_function_if_no_other_can_be_told) {
   t.reset();
 }
 
-TEST(simulation, cannot_end_while_a_plain_function_is_blocked_and_says_so) {
+TEST(simulation, terminates_with_a_report_if_it_ends_while_a_plain_function_is_blocked) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {

@@ -87,7 +87,7 @@ TEST(slab, nodes_have_the_size_and_the_alignment_asked_for) {
   }
 }
 
-TEST(slab, sizes_and_alignments_that_cannot_be_had_are_refused) {
+TEST(slab, unsupported_sizes_and_alignments_are_rejected) {
   EXPECT_THROW(slab_pool(4097), std::invalid_argument);
   EXPECT_THROW(slab_pool(std::numeric_limits<std::size_t>::max()), std::invalid_argument);
   EXPECT_THROW(slab_pool(8, 0), std::invalid_argument);
@@ -270,7 +270,7 @@ TEST(slab, wants_huge_pages_once_there_is_a_second_chunk) {
   for (const auto& [memory, huge] : pages.wished_huge) EXPECT_TRUE(huge);
 }
 
-TEST(slab, out_of_memory_leaves_the_pool_as_it_was) {
+TEST(slab, out_of_memory_leaves_the_pool_unchanged) {
   constexpr std::size_t count = 5000;
   constexpr std::size_t big = 4000;  // few to a chunk: many points at which memory is asked for
   const int points = [] {
@@ -346,7 +346,7 @@ TEST(slab_death_test, a_node_freed_twice_ends_the_process) {
   EXPECT_DEATH(nodes.free(n),
                "slab_pool .*: free of node .* \\(index .*, version 2\\), which is free already");
 }
-TEST(slab, a_million_nodes_come_and_go) {
+TEST(slab, a_million_nodes_are_allocated_and_freed) {
   slab<node> nodes;
   const std::size_t count = scale(3'000'000, 200'000);
   std::vector<node*> taken;

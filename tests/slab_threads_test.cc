@@ -152,7 +152,7 @@ TEST(slab, threads_that_end_leave_nothing_behind) {
   EXPECT_EQ(s.nodes_total, slab_pool_access::per_chunk(nodes.pool()));
 }
 
-TEST(slab, pools_come_and_go_while_threads_stay) {
+TEST(slab, pools_are_created_and_destroyed_while_threads_run) {
   std::unique_ptr<slab<node>> nodes;
   constexpr int threads = 3;
   std::barrier all(threads);
@@ -229,7 +229,7 @@ TEST(slab, serves_more_threads_than_there_are_slots) {
   EXPECT_GE(without, 20);
   EXPECT_EQ(nodes.stats().nodes_live, 0U);
 }
-TEST(thread_slot, differs_between_threads_and_is_used_again) {
+TEST(thread_slot, differs_between_threads_and_is_reused) {
   std::barrier both(2);
   std::uint32_t slots[2] = {};
   in_threads(2, [&](int me) {

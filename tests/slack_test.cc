@@ -110,7 +110,7 @@ TEST_P(slack, is_for_channel_timers_too) {
   }
 }
 
-TEST_P(slack, is_taken_away_by_a_reset_without) {
+TEST_P(slack, is_removed_by_a_reset_without_slack) {
   simulation sim({.engine = GetParam().engine});
   const auto begin = sim.now();
   timer t(1001ms, {.slack = 100s});

@@ -136,7 +136,7 @@ TEST_F(without_memory, add_does_not_clean_what_it_then_cannot_add_to) {
   EXPECT_EQ(failures_, 1);
 }
 
-TEST_F(without_memory, mod_and_reset_leave_the_timer_as_new_or_as_removed_as_it_was) {
+TEST_F(without_memory, mod_and_reset_leave_the_timer_new_or_removed) {
   for (std::size_t i = 0; i < timers_.size(); ++i) {
     poor::timer& t = timers_[i];
     if (i % 2 == 0) {

@@ -80,7 +80,7 @@ class mutants : public explored {
 TEST_F(mutants, go_21874_stop_on_a_timer_never_started_is_caught) {
   is_caught<mutant::go_21874>("bad timer");
 }
-TEST_F(mutants, go_35272_taking_a_removed_timer_by_a_plain_store_is_caught) {
+TEST_F(mutants, go_35272_claiming_a_removed_timer_by_a_plain_store_is_caught) {
   is_caught<mutant::go_35272>("structure");
 }
 TEST_F(mutants, go_35367_waiting_while_on_no_heap_is_caught) {
@@ -107,7 +107,7 @@ TEST_F(mutants, go_47762_missing_an_entry_that_moved_behind_the_scan_is_caught) 
 TEST_F(mutants, go_51654_leaving_the_earliest_time_on_an_empty_heap_is_caught) {
   is_caught<mutant::go_51654>("counters");
 }
-TEST_F(mutants, of_ours_reading_the_owner_after_letting_go_is_caught) {
+TEST_F(mutants, of_ours_reading_the_owner_after_release_is_caught) {
   is_caught<mutant::late_owner>("counters");
 }
 TEST_F(mutants, of_ours_dropping_the_reference_before_the_call_is_caught) {
@@ -123,7 +123,7 @@ exploration reset_to(std::int64_t when, auto policy) {
   return explore_all<decltype(policy)>("a time of zero", {s});
 }
 
-TEST_F(mutants, go_42424_letting_in_a_time_of_zero_is_caught) {
+TEST_F(mutants, go_42424_accepting_a_time_of_zero_is_caught) {
   const exploration mutated = reset_to(0, explorer_policy<mutant::go_42424>{});
   ASSERT_TRUE(mutated.failed);
   EXPECT_EQ(mutated.failed->check, "sleepers") << mutated.report();

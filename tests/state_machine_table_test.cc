@@ -125,7 +125,7 @@ TEST_F(state_machine, reset_keeps_what_is_not_the_time) {
   EXPECT_EQ(std::tuple(t_.nextwhen, t_.period, t_.seq), std::tuple(110, 30, 7U));
 }
 
-TEST_F(state_machine, mod_waits_for_whoever_holds_the_timer) {
+TEST_F(state_machine, mod_waits_for_the_holder_of_the_timer) {
   for (const timer_state s : {running, removing, modifying, moving}) {
     SCOPED_TRACE(name_of(s));
     heap_.heap.clear();

@@ -51,7 +51,7 @@ nanoseconds time_for_each_engine() {
   return nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }
 
-TEST(stress_seconds, that_are_no_number_end_the_program_and_say_so) {
+TEST(stress_seconds, that_are_not_a_number_end_the_program_with_a_message) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   for (const char* wrong : {"abc", "", "10s", "-1", "nan", "inf"}) {
     EXPECT_EXIT(
@@ -301,7 +301,7 @@ class round {
 
 class stress : public testing::TestWithParam<engine_traits> {};
 
-TEST_P(stress, every_arming_fires_or_is_taken_back_whatever_many_threads_do) {
+TEST_P(stress, every_arming_fires_or_is_revoked_whatever_many_threads_do) {
   const auto end = clock::now() + time_for_each_engine();
   for (unsigned seed = 1; seed == 1 || (clock::now() < end && !HasFailure()); ++seed) {
     SCOPED_TRACE("round " + std::to_string(seed));
@@ -311,7 +311,7 @@ TEST_P(stress, every_arming_fires_or_is_taken_back_whatever_many_threads_do) {
 
 /// Tickers: shared as well, but how often they tick depends on who gets when to reset them. What
 /// must hold: none ticks once it has been destroyed, and one that has been let alone goes on.
-TEST_P(stress, tickers_go_on_until_they_are_destroyed_whatever_many_threads_do) {
+TEST_P(stress, tickers_tick_until_they_are_destroyed_whatever_many_threads_do) {
   const auto end = clock::now() + time_for_each_engine() / 4;
   for (unsigned seed = 1; seed == 1 || (clock::now() < end && !HasFailure()); ++seed) {
     runtime rt({.processors = 3, .engine = GetParam().engine});

@@ -191,7 +191,7 @@ TEST(computing_callbacks, do_not_take_a_thread_each) {
   EXPECT_TRUE(eventually([&] { return computing == 100; })) << computing;
 }
 
-TEST_F(stuck_processors, let_a_task_go_on_that_a_thread_has_something_for) {
+TEST_F(stuck_processors, let_a_task_resume_that_a_thread_wakes) {
   chan<int> from_outside;
   std::atomic<int> got{0};
   std::atomic<bool> waits{false};
@@ -205,7 +205,7 @@ TEST_F(stuck_processors, let_a_task_go_on_that_a_thread_has_something_for) {
   EXPECT_TRUE(eventually([&] { return got == 5; })) << got;
 }
 
-TEST_F(stuck_processors, let_a_task_go_on_that_waits_for_a_pipe) {
+TEST_F(stuck_processors, let_a_task_resume_that_waits_for_a_pipe) {
   auto [from, to] = make_pipe().or_throw();
   std::atomic<std::size_t> got{0};
   std::atomic<bool> waits{false};

@@ -44,12 +44,12 @@ std::string text_of(const std::exception_ptr& e) {
 
 // ---- Awaiting -----------------------------------------------------------------------------------
 
-TEST(task, gives_its_result_to_whoever_awaits_it) {
+TEST(task, passes_its_result_to_the_awaiter) {
   stepper s;
   EXPECT_EQ(go([]() -> task<int> { co_return co_await answer() + 1; }).join(), 43);
 }
 
-TEST(task, gives_its_exception_to_whoever_awaits_it) {
+TEST(task, passes_its_exception_to_the_awaiter) {
   stepper s;
   auto h = go([]() -> task<std::string> {
     try {
@@ -222,7 +222,7 @@ TEST(join_handle, can_be_joined_once) {
   EXPECT_THROW(h.join(), std::logic_error);  // NOLINT(bugprone-use-after-move): that is the point
 }
 
-TEST(join_handle, is_joined_when_nothing_is_left_of_the_task) {
+TEST(join_handle, is_joined_after_the_task_is_destroyed) {
   stepper s;
   auto h = go(
       [t = token(1)](token) -> task<void> {
@@ -236,7 +236,7 @@ TEST(join_handle, is_joined_when_nothing_is_left_of_the_task) {
   h.join();
 }
 
-TEST(join_handle, can_be_joined_by_a_thread_that_no_scheduler_knows) {
+TEST(join_handle, can_be_joined_by_a_thread_that_belongs_to_no_scheduler) {
   runtime rt({.processors = 2});
   for (int i = 0; i < 100; ++i) {
     auto h = rt.spawn([i]() -> task<int> {
@@ -247,7 +247,7 @@ TEST(join_handle, can_be_joined_by_a_thread_that_no_scheduler_knows) {
   }
 }
 
-TEST(join_handle, that_is_dropped_lets_the_task_run_on) {
+TEST(join_handle, that_is_dropped_lets_the_task_continue) {
   stepper s;
   bool done = false;
   go([&]() -> task<void> {
@@ -351,7 +351,7 @@ TEST(scheduler_that_ends, destroys_what_has_not_begun) {
   EXPECT_EQ(token::alive(), 0);
 }
 
-TEST(scheduler_that_ends, tells_those_who_join) {
+TEST(scheduler_that_ends, tells_the_joiners) {
   chan<int> ch;
   join_handle<void> h;
   {

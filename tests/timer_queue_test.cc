@@ -122,7 +122,7 @@ TEST(timer_queue, lets_a_callback_use_it) {
   EXPECT_EQ(fired, (std::vector<nanoseconds>{1s, 3s}));
 }
 
-TEST(timer_queue, goes_on_after_a_callback_that_throws) {
+TEST(timer_queue, continues_after_a_callback_that_throws) {
   queue q;
   int fired = 0;
   q.start(at(1s), [] { throw std::runtime_error("no"); });
@@ -148,7 +148,7 @@ TEST(timer_queue, takes_times_from_one_end_of_the_clock_to_the_other) {
   EXPECT_EQ(q.size(), 1u);
 }
 
-TEST(timer_queue, is_used_with_a_callback_type_and_a_clock_of_ones_own) {
+TEST(timer_queue, is_used_with_a_custom_callback_type_and_clock) {
   struct count {
     int* n;
     void operator()() const { ++*n; }
@@ -300,7 +300,7 @@ TEST(timer_queue, keeps_its_memory_in_proportion_to_the_timers_that_wait) {
   EXPECT_LE(q.bytes(), after_the_first + after_the_first / 8);
 }
 
-TEST(timer_queue, goes_on_with_the_entry_of_a_timer_that_was_stopped) {
+TEST(timer_queue, reuses_the_entry_of_a_stopped_timer) {
   queue q;
   const auto now = at(1h);
   int called = 0;

@@ -59,7 +59,7 @@ TEST(under, ends_a_wait_of_a_plain_thread) {
   EXPECT_FALSE(ch.try_send(1));
 }
 
-TEST(under, gives_the_result_of_what_is_faster_and_leaves_the_context) {
+TEST(under, returns_the_result_of_an_operation_that_completes_first) {
   simulation sim;
   auto [ctx, cancel] = with_cancel(background());
   chan<int> ch(1);
@@ -71,7 +71,7 @@ TEST(under, gives_the_result_of_what_is_faster_and_leaves_the_context) {
   EXPECT_TRUE(under(background(), verge::recv(verge::after(1s))).wait());
 }
 
-TEST(under, says_what_became_of_the_context) {
+TEST(under, says_why_the_context_is_done) {
   simulation sim;
   const std::error_code out_of_paper = std::make_error_code(std::errc::no_space_on_device);
   auto [ctx, cancel] = with_timeout(background(), 1s, out_of_paper);
@@ -89,7 +89,7 @@ TEST(under, says_what_became_of_the_context) {
               testing::ThrowsMessage<context_error>(testing::HasSubstr("was cancelled")));
 }
 
-TEST(under, ends_a_task_that_nobody_joins_without_further_ado) {
+TEST(under, ends_a_task_that_is_not_joined_silently) {
   simulation sim({.on_exception = [](const std::exception_ptr&) { ADD_FAILURE(); }});
   auto [ctx, cancel] = with_timeout(background(), 1s);
   go([c = ctx]() -> task<> { co_await under(c, verge::sleep(1h)); }).detach();
@@ -105,7 +105,7 @@ TEST(under, does_not_begin_what_comes_too_late) {
   EXPECT_EQ(ch.size(), 1u);
 }
 
-TEST(under, tells_apart_which_of_several_limits_it_was) {
+TEST(under, tells_which_of_several_limits_ended_it) {
   simulation sim;
   chan<int> ch;
   auto [far, cancel_far] = with_timeout(background(), 1h);

@@ -149,7 +149,7 @@ TEST_P(wheel_engine, names_its_span_where_a_delay_is_beyond_it_and_takes_any_whe
 }
 
 /// All of one bucket, and they meddle with each other while it is emptied.
-TEST_P(wheel_engine, lets_a_callback_start_stop_and_put_off_timers) {
+TEST_P(wheel_engine, lets_a_callback_start_stop_and_postpone_timers) {
   simulation sim(simulated({.tick = 1ms, .size = 1000}));
   std::vector<verge::timer> all(100);
   bool over = false;

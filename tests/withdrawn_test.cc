@@ -142,7 +142,7 @@ TEST_P(given_up, read_some_has_read_nothing) {
   EXPECT_EQ(text(bytes, from.read_some(bytes).wait().or_throw()), "abc");
 }
 
-TEST_P(given_up, read_full_says_how_much_it_has_read_and_the_next_read_goes_on_there) {
+TEST_P(given_up, read_full_reports_how_much_it_has_read_and_the_next_read_continues_there) {
   auto [from, to] = make_pipe().or_throw();
   EXPECT_TRUE(to.write_all("abc").wait());
   bytes64 bytes;
@@ -167,7 +167,7 @@ TEST_P(given_up, write_some_has_written_nothing) {
   EXPECT_EQ(timeout(from.read_some(read), 0s).wait().error, net_errc::timed_out) << "no more";
 }
 
-TEST_P(given_up, write_all_says_how_much_has_gone_out) {
+TEST_P(given_up, write_all_reports_how_much_was_written) {
   auto [from, to] = make_pipe().or_throw();
   const std::string much(1 << 20, 'x');
   const io_result put =

@@ -7,7 +7,7 @@
 ///   |--------------------------|------------------------------------------------------|----------|
 ///   | timer, ticker            | stops it; waits for a callback on another thread     | runs on  |
 ///   | context_callback         | stops it; waits for a call on another thread         | runs on  |
-///   | canceller                | cancels the context; waits for nothing               | goes on  |
+///   | canceller                | cancels the context; waits for nothing               | keeps it |
 ///   | context (the last copy)  | cancels the context; waits for nothing               |          |
 ///   | join_handle              | detaches: the task runs on                           | the same |
 ///   | task                     | destroys the coroutine; its waits are abandoned      |          |

@@ -24,7 +24,7 @@
 //                the two are apart. If that is more than 150 (an interrupt, a preemption, a trapped
 //                rdtsc, a system call in place of the vDSO), the reading is used once and is not
 //                made an anchor. Usually it is 40.
-//   the rate     +-250 in a window, if it is within 1.25 %. It is measured anew every ms or so, to
+//   the rate     +-250 in a window, if it is within 1.25 %. It is measured again every ms or so, to
 //                better than 0.1 %. NTP steers by at most 0.05 %, 10 ns in a window. ADJ_TICK
 //                can steer by up to 10 %, but a change of more than 1.25 % in one step shows when
 //                the next anchor is taken: then the rate is dropped, and until it is known again

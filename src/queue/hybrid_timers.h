@@ -254,7 +254,7 @@ class hybrid_timers {
     if (first) wake(key);
   }
 
-  /// Whether it was armed, and who must drop its reference: the caller, or the thread that is
+  /// Whether it was armed, and which thread must drop its reference: the caller, or the one that is
   /// entering it.
   enum class disarmed : std::uint8_t { no, yes, by_holder };
   static disarmed disarm(node& t) noexcept {

@@ -264,7 +264,7 @@ TEST_P(conformance, L43_interlocked_cancels_do_not_deadlock) {
 
 // ---- 44: errors and causes ----------------------------------------------------------------------
 
-TEST_P(conformance, L44_an_error_means_that_done_is_closed_and_the_other_way_round) {
+TEST_P(conformance, L44_there_is_an_error_if_and_only_if_done_is_closed) {
   for (const unsigned processors : {1U, 2U, 4U}) {
     runtime rt(live(processors));
     as_default here(rt);
@@ -365,7 +365,7 @@ TEST_P(conformance, L45_a_callback_that_is_stopped_is_not_called) {
   EXPECT_TRUE(ctx.err());
 }
 
-TEST_P(conformance, L45_stop_says_whether_the_callback_is_called_whoever_is_faster) {
+TEST_P(conformance, L45_stop_says_whether_the_callback_is_called_in_a_race) {
   for (const unsigned processors : {1U, 2U, 4U}) {
     runtime rt(live(processors));
     as_default here(rt);

@@ -40,7 +40,7 @@ TEST_P(conformance, L46_a_deadline_in_the_past_fails_at_once_even_with_data_read
   }
 }
 
-TEST_P(conformance, L46_accept_likewise) {
+TEST_P(conformance, L46_accept_fails_at_once_too) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
     rt.run([]() -> task<> {
@@ -84,7 +84,7 @@ TEST_P(conformance, L47_a_write_that_is_late_says_how_much_it_wrote) {
   }
 }
 
-TEST_P(conformance, L48_what_has_expired_and_is_cleared_waits_again) {
+TEST_P(conformance, L48_an_expired_deadline_that_is_cleared_lets_operations_wait_again) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
     auto [near, far] = rt.run(connected());
@@ -150,7 +150,7 @@ TEST_P(conformance, L49_a_second_is_a_second) {
   EXPECT_GE(clock::now(), start + second);
 }
 
-TEST_P(conformance, L49_a_deadline_beyond_an_engines_span_is_taken_and_one_before_it_kept) {
+TEST_P(conformance, L49_a_deadline_beyond_an_engines_span_is_accepted_and_one_before_it_kept) {
   runtime rt(live(1));
   auto [near, far] = rt.run(connected());
   bytes64 bytes;
@@ -162,7 +162,7 @@ TEST_P(conformance, L49_a_deadline_beyond_an_engines_span_is_taken_and_one_befor
   EXPECT_GE(clock::now(), start + 5ms);
 }
 
-TEST_P(conformance, L50_a_deadline_is_put_off_while_a_read_waits) {
+TEST_P(conformance, L50_a_deadline_is_postponed_while_a_read_waits) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
     auto [near, far] = rt.run(connected());
@@ -266,7 +266,7 @@ TEST_P(conformance, L52_a_stale_firing_is_recognised_and_ignored) {
   }
 }
 
-TEST_P(conformance, L52_a_firing_for_one_direction_leaves_the_other_its_time) {
+TEST_P(conformance, L52_a_firing_for_one_direction_does_not_affect_the_other) {
   runtime rt(live(2));
   rt.run([]() -> task<> {
     auto [near, far] = co_await connected();

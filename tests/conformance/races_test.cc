@@ -212,7 +212,7 @@ TEST_P(conformance, L34_what_happened_before_start_or_reset_is_visible_to_the_ca
   });
 }
 
-TEST_P(conformance, L34_what_happened_before_reset_is_visible_to_whoever_receives_the_time) {
+TEST_P(conformance, L34_what_happened_before_reset_is_visible_to_the_receiver_of_the_time) {
   runtime rt(live());
   as_default here(rt);
   const int rounds = tick() == 0ns ? scale(2000, 200) : 50;

@@ -172,7 +172,7 @@ struct chain {
   }
 };
 
-TEST_P(conformance, L05_callbacks_that_block_do_not_hold_up_those_they_start) {
+TEST_P(conformance, L05_callbacks_that_block_do_not_delay_those_they_start) {
   runtime rt(live(1));
   as_default here(rt);
   chain c{.left = 10};
@@ -183,7 +183,7 @@ TEST_P(conformance, L05_callbacks_that_block_do_not_hold_up_those_they_start) {
   EXPECT_TRUE(eventually([&] { return c.blocked == 0; }));
 }
 
-TEST_P(conformance, L05_each_callback_is_a_task_of_its_own) {
+TEST_P(conformance, L05_each_callback_is_a_separate_task) {
   simulation sim(simulated());
   const auto start = sim.now();
   chain c{.left = 10};
@@ -279,7 +279,7 @@ void expect_none_left_lying(runtime& rt, Loop loop) {
   EXPECT_LT(late.worst(), lateness_limit::limit);
 }
 
-TEST_P(conformance, L09_no_new_timer_of_zero_duration_is_left_lying) {
+TEST_P(conformance, L09_no_new_timer_of_zero_duration_is_lost) {
   runtime rt(live());
   expect_none_left_lying(rt, [](lateness_limit& late, int most) -> task<> {
     for (int n = 0; n < most && !late.time_is_up(); ++n) {
@@ -291,7 +291,7 @@ TEST_P(conformance, L09_no_new_timer_of_zero_duration_is_left_lying) {
   });
 }
 
-TEST_P(conformance, L09_no_callback_of_zero_duration_is_left_lying) {
+TEST_P(conformance, L09_no_callback_of_zero_duration_is_lost) {
   runtime rt(live());
   expect_none_left_lying(rt, [](lateness_limit& late, int most) -> task<> {
     chan<bool> done(1);
@@ -304,7 +304,7 @@ TEST_P(conformance, L09_no_callback_of_zero_duration_is_left_lying) {
   });
 }
 
-TEST_P(conformance, L09_no_reset_to_zero_is_left_lying) {
+TEST_P(conformance, L09_no_reset_to_zero_is_lost) {
   runtime rt(live());
   expect_none_left_lying(rt, [](lateness_limit& late, int most) -> task<> {
     verge::timer t(0s);

@@ -14,7 +14,7 @@
 namespace verge::test {
 namespace {
 
-TEST_P(conformance, L25_a_ticker_ticks_and_goes_on_at_the_period_it_is_reset_to) {
+TEST_P(conformance, L25_a_ticker_ticks_and_continues_at_the_period_it_is_reset_to) {
   simulation sim(simulated());
   constexpr int n = 10;
   constexpr auto period = 50ms;
@@ -216,7 +216,7 @@ struct counted_tickers {
   }
 };
 
-TEST_P(conformance, L33_the_number_of_processors_changes_and_every_ticker_goes_on) {
+TEST_P(conformance, L33_the_number_of_processors_changes_and_every_ticker_continues) {
   runtime rt(live(4));
   as_default here(rt);
   counted_tickers tickers;

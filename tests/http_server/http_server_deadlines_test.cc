@@ -25,7 +25,7 @@ using testing::StartsWith;
 
 // ---- Requests -----------------------------------------------------------------------------------
 
-TEST(http_server, cuts_off_a_client_that_trickles_its_request) {
+TEST(http_server, disconnects_a_client_that_sends_its_request_slowly) {
   http_server_process s({"--request", "300", "--idle", "60000"});
   const auto start = steady_clock::now();
   client c(s.port());
@@ -40,7 +40,7 @@ TEST(http_server, cuts_off_a_client_that_trickles_its_request) {
   EXPECT_GE(steady_clock::now() - start, 300ms);
 }
 
-TEST(http_server, pushes_the_deadline_back_with_every_request) {
+TEST(http_server, extends_the_deadline_with_every_request) {
   http_server_process s({"--idle", "1000"});
   client c(s.port());
   const auto start = steady_clock::now();
@@ -117,18 +117,18 @@ std::size_t taken_slowly(std::uint16_t port, std::chrono::milliseconds before,
 }
 
 // The idle time is nearly over when the request comes, and long over before the answer has gone.
-TEST(http_server, gives_an_answer_its_own_time) {
+TEST(http_server, gives_an_answer_its_own_deadline) {
   server_in_process s({.idle = 1500ms}, &answer_much);
   EXPECT_GT(taken_slowly(s.port(), 1000ms, 50ms), much) << "with the head";
 }
 
 // All in all it takes longer than the deadline, but never so long without getting on.
-TEST(http_server, gives_an_answer_that_gets_on_as_long_as_it_takes) {
+TEST(http_server, lets_an_answer_that_makes_progress_take_any_time) {
   server_in_process s({.write = 1500ms}, &answer_much);
   EXPECT_GT(taken_slowly(s.port(), 0ms, 200ms), much);
 }
 
-TEST(http_server, closes_a_connection_whose_answer_nobody_takes) {
+TEST(http_server, closes_a_connection_whose_answer_is_not_read) {
   server_in_process s({.write = 300ms}, &answer_much);
   const auto start = steady_clock::now();
   client c(s.port());
@@ -138,7 +138,7 @@ TEST(http_server, closes_a_connection_whose_answer_nobody_takes) {
   EXPECT_LT(c.read_away(2 * much), much);
 }
 
-TEST(http_server, closes_a_connection_that_asks_on_and_on_and_takes_nothing) {
+TEST(http_server, closes_a_connection_that_sends_requests_and_reads_nothing) {
   http_server_process s({"--write", "300"});
   client c(s.port());
   const std::string request = post(std::string(500'000, 'a'));

@@ -103,7 +103,7 @@ TEST(request_parser, answers_as_the_table_says) {
     EXPECT_EQ(parse({row.bytes}).text(), without_pages(row.ours)) << row.what;
 }
 
-TEST(request_parser, makes_the_same_of_bytes_in_whatever_pieces_they_come) {
+TEST(request_parser, gives_the_same_result_for_any_split_of_the_bytes) {
   for (const table_row& row : request_table()) {
     const outcome whole = parse({row.bytes});
     EXPECT_EQ(parse(bytes_of(row.bytes)), whole) << row.what;
@@ -116,7 +116,7 @@ TEST(request_parser, makes_the_same_of_bytes_in_whatever_pieces_they_come) {
 
 bool is_taken(const std::string& answer) { return answer.starts_with('2') || answer == "waits"; }
 
-TEST(request_table, refuses_what_go_or_nginx_refuse) {
+TEST(request_table, rejects_what_go_or_nginx_reject) {
   for (const table_row& row : request_table()) {
     // RFC 9112 2.2: a server should ignore an empty line before a request.
     if (row.what == "an empty line before a request") continue;
@@ -126,7 +126,7 @@ TEST(request_table, refuses_what_go_or_nginx_refuse) {
   }
 }
 
-TEST(request_table, stands_in_the_document) {
+TEST(request_table, is_the_table_of_the_document) {
   std::string table = "| request | verge | Go | nginx |\n|---|---|---|---|\n";
   std::string section;
   for (const table_row& row : request_table()) {
@@ -145,7 +145,7 @@ TEST(request_table, stands_in_the_document) {
 
 // Rows with bytes changed, left out and doubled: whatever it makes of them, it makes the same of
 // them byte by byte, and under the sanitizers touches nothing that is not its own.
-TEST(request_parser, makes_the_same_of_noise_in_whatever_pieces_it_comes) {
+TEST(request_parser, gives_the_same_result_for_any_split_of_noise) {
   const std::vector<table_row> rows = request_table();
   constexpr std::string_view spice{"\r\n\t\0 :;,0159aAzZ/?%\"\x7f\xff", 22};
   std::mt19937 random(20'240'601);
