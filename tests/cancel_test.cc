@@ -1,4 +1,4 @@
-// Cancellation: a task that waits stops waiting, whatever it waits for, and nothing gets lost.
+// Cancellation: a waiting task stops waiting, whatever it waits for, and nothing is lost.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -186,7 +186,7 @@ TEST(timeout_of_a_task, passes_a_cancellation_on_and_waits_until_it_has_ended) {
   verge::sleep(1s).wait();
   h.cancel();
   EXPECT_THROW(h.join(), cancelled);
-  EXPECT_TRUE(unwound) << "nothing of it goes on behind the caller's back";
+  EXPECT_TRUE(unwound) << "no part of it still runs";
 }
 
 // ---- When ---------------------------------------------------------------------------------------
@@ -305,8 +305,8 @@ void end_of(join_handle<void>& h) {
 
 // ---- Races --------------------------------------------------------------------------------------
 
-// Tasks wait for one value each while others send, close and cancel from other threads: each ends,
-// and whatever was sent was received by a task that says so or is still in the channel.
+// Tasks wait for one value each while other threads send, close and cancel: each ends, and whatever
+// was sent was received by a task that reports it or is still in the channel.
 TEST(cancellation_in_a_crowd, loses_no_value) {
   const int rounds = test::scale(3'000, 300);
   const int tasks = 8;
@@ -350,7 +350,7 @@ TEST(cancellation_in_a_crowd, loses_no_value) {
   EXPECT_EQ(token::alive(), 0);
 }
 
-// The same for tasks that wait to send: a value was either received, or its sender was told.
+// The same for tasks that wait to send: a value was either received, or its send failed.
 TEST(cancellation_in_a_crowd, sends_exactly_what_it_says_it_sent) {
   const int rounds = test::scale(3'000, 300);
   const int tasks = 8;
@@ -387,8 +387,8 @@ TEST(cancellation_in_a_crowd, sends_exactly_what_it_says_it_sent) {
   EXPECT_EQ(token::alive(), 0);
 }
 
-// A canceller must never touch a waiter whose owner has gone on, also if that one waits again, and
-// again, at the same place in memory.
+// Cancelling must not access a waiter whose owner has resumed, even if the owner waits again and
+// again at the same address.
 TEST(cancellation_in_a_crowd, races_with_tasks_that_wait_all_the_time) {
   const int rounds = test::scale(200, 50);
   runtime rt({.processors = 2});
@@ -417,7 +417,7 @@ TEST(cancellation_in_a_crowd, races_with_tasks_that_wait_all_the_time) {
   }
 }
 
-// Joining races with the end of the task that is joined, and with the cancelling of both.
+// A join races with the end of the joined task, and with the cancellation of both.
 TEST(cancellation_in_a_crowd, races_with_tasks_that_join) {
   const int rounds = test::scale(5'000, 500);
   runtime rt({.processors = 2});
@@ -442,7 +442,7 @@ TEST(cancellation_in_a_crowd, races_with_tasks_that_join) {
   EXPECT_LE(ended, rounds);
 }
 
-// A runtime that ends destroys what waits, and nobody finds it on a channel afterwards.
+// A runtime that ends destroys waiting tasks, and they are on no channel afterwards.
 TEST(runtime_that_ends, removes_its_tasks_from_channels_that_others_use) {
   const int rounds = test::scale(300, 30);
   for (int round = 0; round < rounds; ++round) {
@@ -457,12 +457,12 @@ TEST(runtime_that_ends, removes_its_tasks_from_channels_that_others_use) {
     }
     while (ch.try_send(token())) {
     }
-    EXPECT_EQ(ch.size(), 1u) << "a task that is gone has taken something";
+    EXPECT_EQ(ch.size(), 1u) << "a destroyed task has received something";
   }
   EXPECT_EQ(token::alive(), 0);
 }
 
-// Threads that it does not know are in the middle of waking its tasks when it ends.
+// Other threads are waking its tasks while it ends.
 TEST(runtime_that_ends, may_end_while_others_send_to_its_tasks) {
   const int rounds = test::scale(300, 50);
   for (int round = 0; round < rounds; ++round) {

@@ -84,7 +84,7 @@ TEST(unbuffered_chan, makes_sender_and_receiver_meet) {
   stepper s;
   chan<int> ch;
   EXPECT_EQ(ch.capacity(), 0u);
-  EXPECT_FALSE(ch.try_send(1)) << "nobody is there to take it";
+  EXPECT_FALSE(ch.try_send(1)) << "no receiver waits";
   EXPECT_EQ(ch.try_recv(), std::nullopt);
   auto h = go(send_all, sender<int>(ch), 7, 8);
   s.run();
@@ -129,7 +129,7 @@ TEST(chan, passes_a_value_directly_to_a_waiting_receiver) {
   go([&]() -> task<void> { got = *co_await verge::recv(ch); }).detach();
   s.run();
   ch.send(5);
-  EXPECT_EQ(ch.size(), 0u) << "the value is not in the ring: somebody else could take it there";
+  EXPECT_EQ(ch.size(), 0u) << "the value is not in the ring: another receiver could take it there";
   s.run();
   EXPECT_EQ(got, 5);
 }
@@ -397,7 +397,8 @@ TEST(chan, cannot_be_larger_than_memory) {
   EXPECT_THROW(chan<int>(SIZE_MAX / 4), std::invalid_argument);
 }
 
-// ---- The timers' side door ----------------------------------------------------------------------
+// ---- The internal interface of timers
+// ----------------------------------------------------------------------
 
 TEST(chan_state, can_be_filled_and_emptied_under_its_lock) {
   stepper s;
@@ -418,7 +419,7 @@ TEST(chan_state, can_be_filled_and_emptied_under_its_lock) {
   state.lock();
   const auto step = state.try_send_locked(v);
   state.unlock();
-  ASSERT_NE(step.to_wake, nullptr) << "somebody waits for it";
+  ASSERT_NE(step.to_wake, nullptr) << "a receiver waits for it";
   step.to_wake->wake();
   EXPECT_EQ(h.join(), 2);
 }

@@ -1,5 +1,5 @@
-// Timers, tasks, sleeps and contexts on a runtime that the caller names, from a thread that is none
-// of its workers.
+// Timers, tasks, sleeps and contexts on a runtime passed by the caller, from a thread that is not
+// its worker.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,4 @@
-// after_func(ctx, f): when f is called, who waits for it, and what is left when nobody wants it any
-// more.
+// after_func(ctx, f): when f is called, what waits for it, and what is freed.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

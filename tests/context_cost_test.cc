@@ -1,4 +1,4 @@
-// What contexts cost: allocations, timers, places in the tree, stack.
+// The cost of contexts: allocations, timers, places in the tree, stack.
 
 #include <gtest/gtest.h>
 #include <verge/context.h>
@@ -88,7 +88,7 @@ TEST(context_cost, of_timers_is_given_back_whatever_becomes_of_the_context) {
     const context root = with_value(background(), key, token());
     std::vector<cancellable> all;
     for (int i = 0; i < n; ++i) {
-      // Some fire, some are cancelled as they fire, some long before, and some just go.
+      // Some fire, some are cancelled as they fire, some long before, and some are only destroyed.
       all.push_back(with_timeout(root, i % 3 == 0 ? 1s : i % 3 * 500us));
       if (i % 5 == 0) all.back().cancel();
       if (i % 7 == 0) all.back().cancel.detach();

@@ -1,6 +1,6 @@
-// Contexts: what is theirs alone. What they share with Go's is in conformance/context_test.cc,
-// waiting under one in under_test.cc, after_func in context_callback_test.cc, what they cost in
-// context_cost_test.cc, everybody at once in context_race_test.cc.
+// Contexts: what is specific to verge. Common behaviour with Go is in conformance/context_test.cc,
+// waiting under one in under_test.cc, after_func in context_callback_test.cc, costs in
+// context_cost_test.cc, races in context_race_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -146,7 +146,7 @@ TEST(context_value, is_found_by_its_key_and_by_no_other) {
   EXPECT_EQ(background().value(user), nullptr);
   ASSERT_NE(d.value(user), nullptr);
   EXPECT_EQ(*d.value(user), "ann");
-  EXPECT_EQ(d.value(host), nullptr) << "of the same type, and another key";
+  EXPECT_EQ(d.value(host), nullptr) << "of the same type, but another key";
   EXPECT_EQ(*d.value(depth), 2) << "the last one counts";
   EXPECT_EQ(*c.value(depth), 1);
 }

@@ -1,4 +1,4 @@
-// How many processors a runtime has by default: what the affinity mask and control groups allow.
+// The default number of processors: what the affinity mask and control groups allow.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -181,10 +181,10 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
-/// In a real group with half a processor, where one can be made.
+/// In a real group with half a processor, if one can be created.
 TEST(processors_by_default, are_one_in_a_control_group_with_half_a_processor) {
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "this sanitizer takes no new threads in the child of a fork";
+  GTEST_SKIP() << "this sanitizer supports no new threads in the child of a fork";
 #endif
   const auto groups =
       find_cpu_groups(contents("/proc/self/cgroup"), contents("/proc/self/mountinfo"));
@@ -208,7 +208,7 @@ TEST(processors_by_default, are_one_in_a_control_group_with_half_a_processor) {
     }
     std::filesystem::remove(path, error);
   }
-  if (made.empty()) GTEST_SKIP() << "no control group with a quota can be made here";
+  if (made.empty()) GTEST_SKIP() << "no control group with a quota can be created here";
 
   const pid_t pid = ::fork();
   if (pid == 0) {

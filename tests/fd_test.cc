@@ -1,4 +1,4 @@
-// Any descriptor that can be waited for, through verge::fd.
+// Any pollable descriptor, through verge::fd.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -155,8 +155,8 @@ TEST_F(any_fd, files_and_directories_are_rejected_with_the_reason) {
   EXPECT_EQ(refused.error, net_errc::not_pollable);
   EXPECT_EQ(refused.error, std::errc::operation_not_permitted) << "epoll's own answer";
   EXPECT_NE(refused.error.message().find("verge::blocking"), std::string::npos);
-  EXPECT_TRUE(is_open(number)) << "it is the caller's still";
-  EXPECT_EQ(::fcntl(number, F_GETFL), flags) << "and as it was";
+  EXPECT_TRUE(is_open(number)) << "the caller still owns it";
+  EXPECT_EQ(::fcntl(number, F_GETFL), flags) << "and it is unchanged";
   std::fclose(file);
 
   const int folder = ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -20,19 +20,19 @@ exploration explore_hybrid(const char* what, const scenarios& list, int preempti
                                               [](const auto& s) { return to_text(s); });
 }
 
-/// How timer 0 can be found.
+/// The states of timer 0.
 std::vector<hybrid_setup> starts() {
   return {
       {},                             // never started
       {.key = 90},                    // due
       {.key = 150},                   // not due
-      {.key = 150, .stopped = true},  // its entry is left, and comes up
+      {.key = 150, .stopped = true},  // its entry is left, and is reached
       {.key = 90, .stopped = true},   // its entry is left, and due
       {.key = 80, .when = 150, .stopped = true},
-      {.key = 80, .when = 150},           // put off: its entry comes up, and is moved
-      {.key = 80, .when = 90},            // put off, and due all the same
+      {.key = 80, .when = 150},           // postponed: its entry is reached and moved
+      {.key = 80, .when = 90},            // postponed, and still due
       {.key = 90, .period = 40},          // ticks
-      {.key = 150, .when = 90, .on = 0},  // two entries, one out of date
+      {.key = 150, .when = 90, .on = 0},  // two entries, one stale
       {.key = 90, .on = 1},
   };
 }
@@ -94,7 +94,7 @@ scenarios rows() {
   return list;
 }
 
-/// The handle goes, whatever else is going on.
+/// The handle is destroyed during any other operation.
 scenarios drops() {
   scenarios list;
   for (const auto& start : starts()) {
@@ -107,7 +107,7 @@ scenarios drops() {
   return list;
 }
 
-/// The node gets a new timer, whatever its last one has left behind.
+/// The node is reused for a new timer, whatever its last one left behind.
 scenarios lives() {
   scenarios list;
   const auto all = joined(handle_ops(), wheel_ops());
@@ -133,7 +133,7 @@ scenarios lives() {
   return list;
 }
 
-/// Timer 0 has company: what is due fires in order.
+/// Several timers: what is due fires in order.
 scenarios companies() {
   scenarios list;
   for (const auto& start : starts()) {
@@ -148,7 +148,7 @@ scenarios companies() {
   return list;
 }
 
-/// A ticker whose resets are kept apart by a lock: with the period that it has, and with another.
+/// A ticker whose resets are serialized by a lock: to its period, and to another.
 scenarios tickers() {
   scenarios list;
   std::vector<hybrid_op> resets;
@@ -183,7 +183,7 @@ scenarios tickers() {
   return list;
 }
 
-/// The runtime ends while others use the timer.
+/// The runtime ends while other threads use the timer.
 scenarios ends() {
   scenarios list;
   for (const auto& start : starts()) {
@@ -261,7 +261,7 @@ TEST_F(every_hybrid_schedule, in_which_a_poller_goes_to_sleep_wakes_it_in_time) 
   is_right("sleepers", sleepers(), 3, 11);
 }
 
-/// Each fault must be found, or the tests above are worth nothing.
+/// Each fault must be found, or the tests above prove nothing.
 class hybrid_faults : public every_hybrid_schedule {
  protected:
   /// Looks first where the fault would show.
@@ -271,7 +271,7 @@ class hybrid_faults : public every_hybrid_schedule {
     for (const scenarios& list : {pairs(), rows(), sleepers(), lives()}) {
       if (explore_hybrid<Mutation>("a fault", list, 3).failed) return;
     }
-    EXPECT_TRUE(explore_hybrid<Mutation>("a fault", triples(), 3).failed) << "nobody noticed";
+    EXPECT_TRUE(explore_hybrid<Mutation>("a fault", triples(), 3).failed) << "it was not found";
   }
 };
 

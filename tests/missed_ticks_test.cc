@@ -1,5 +1,5 @@
-// What a ticker does with ticks that nobody takes in time: the three policies, as drawn in
-// verge/time.h, to the nanosecond.
+// What a ticker does with ticks that are not received in time: the three policies, as drawn in
+// verge/time.h, exact to the nanosecond.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ class missed_ticks_test : public testing::Test {
     return std::chrono::duration_cast<milliseconds>(t - start_).count();
   }
   std::size_t timers_in_use() { return detail::scheduler_of(sim_).timers().memory().nodes_live; }
-  /// The drawing: every 10, the first tick is taken at once, and nobody receives until 34.
+  /// The drawing: every 10, the first tick is received at once, and no other until 34.
   void draw(missed_ticks policy, int after_34) {
     const ticker tk(10ms, policy);
     receive(tk.c(), 1);
@@ -165,7 +165,8 @@ TEST_F(missed_ticks_test,
   }
 }
 
-/// As with tick(). Whichever goes last, the handle or the receivers, and also if a tick waits.
+/// As with tick(). Whichever is destroyed last, the handle or the receivers, and also if a tick is
+/// unreceived.
 TEST_F(missed_ticks_test, a_ticker_without_a_handle_ends_with_its_last_receiver) {
   const std::size_t before = timers_in_use();
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
@@ -301,7 +302,7 @@ TEST_F(missed_calls, an_unknown_policy_is_rejected) {
                std::invalid_argument);
 }
 
-/// Takes one timer, and has no memory to start it again.
+/// Accepts one timer, and has no memory to restart it.
 class engine_without_memory final : public test::fake_engine {
  public:
   void start(detail::timer_node& t, std::int64_t when, std::int64_t) override {
@@ -321,7 +322,7 @@ class engine_without_memory final : public test::fake_engine {
   detail::timer_node* waits_{nullptr};
 };
 
-/// By the runtime's handler, which is the user's and may use the very channel.
+/// By the runtime's handler, which is user code and may use the same channel.
 TEST(a_ticker_that_cannot_continue_for_lack_of_memory, reports_it_without_a_lock) {
   for (const bool somebody_waits : {false, true}) {
     receiver<time_point> c;

@@ -1,6 +1,5 @@
-// Connections: bytes, closing, and what becomes of them with their runtime. What goes wrong on them
-// and who may wait with whom is in net_waiting_test.cc, other sockets in net_kinds_test.cc,
-// deadlines in conformance/net_test.cc.
+// Connections: bytes, closing, and the end of their runtime. Errors and concurrent waits are in
+// net_waiting_test.cc, other sockets in net_kinds_test.cc, deadlines in conformance/net_test.cc.
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -129,7 +128,7 @@ TEST_F(net, small_writes_are_sent_at_once_until_set_no_delay_says_false) {
     EXPECT_EQ(::getsockopt(c.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
     return on != 0;
   };
-  EXPECT_TRUE(no_delay(client) && no_delay(server)) << "as it is to begin with";
+  EXPECT_TRUE(no_delay(client) && no_delay(server)) << "the initial setting";
   EXPECT_FALSE(client.set_no_delay(false));
   EXPECT_FALSE(no_delay(client));
   EXPECT_FALSE(client.set_no_delay(true));
@@ -145,7 +144,7 @@ TEST_F(net, an_empty_buffer_is_done_at_once) {
   });
 }
 
-// A message and the end of the stream may come as one event; the end must be seen all the same.
+// A message and the end of the stream may come as one event; the end must still be seen.
 TEST_F(net, the_end_right_behind_a_message_is_not_missed) {
   for (int i = 0; i < scale(2000, 200); ++i) {
     auto [near, far] = connect();
@@ -208,8 +207,8 @@ TEST_F(net, many_connections_echo_at_once) {
 
 TEST_F(net, operations_allocate_nothing) {
   auto [near, far] = connect();
-  far.set_read_deadline(clock::now() + 1h);  // its timer is made here
-  // The runtime may start a thread meanwhile, and that allocates; not every time, though.
+  far.set_read_deadline(clock::now() + 1h);  // its timer is created here
+  // The runtime may start a thread meanwhile, which allocates; but not every time.
   std::size_t least = SIZE_MAX;
   for (int round = 0; round < 20 && least != 0; ++round) {
     const auto made = rt.run([&]() -> task<std::size_t> {
@@ -288,13 +287,14 @@ TEST_F(net, destroying_the_handle_ends_what_waits_too) {
     static bytes64 bytes;
     co_return (co_await conn.read_some(bytes)).error;
   });
-  EXPECT_TRUE(eventually([&] { return has_reader(*near); })) << "only then may the handle go";
+  EXPECT_TRUE(eventually([&] { return has_reader(*near); }))
+      << "only then may the handle be destroyed";
   near.reset();
   EXPECT_EQ(reader.join(), net_errc::closed);
 }
 
-// The number of a closed descriptor is given to the next one that is opened: a system call of the
-// old one that is still on its way must not end up there.
+// The number of a closed descriptor is reused by the next one that is opened: a system call that is
+// about to use the old one must not reach the new one.
 TEST_F(net, a_number_is_not_reused_while_a_system_call_is_about_to_use_it) {
   as_default here(rt);
   std::atomic<bool> over{false};
@@ -329,7 +329,7 @@ TEST_F(net, a_number_is_not_reused_while_a_system_call_is_about_to_use_it) {
   }
   over.store(true);
   writer.join();
-  EXPECT_EQ(stray.load(), 0) << "bytes in connections that nobody wrote to";
+  EXPECT_EQ(stray.load(), 0) << "bytes in connections that were not written to";
 }
 
 // ---- Runtimes
@@ -378,7 +378,7 @@ TEST(net_and_runtimes, a_runtime_that_ends_tells_threads_that_wait_for_its_socke
   rt.reset();
   reader.join();
   EXPECT_THROW(suspended.join(), cancelled);
-  // What need not wait goes on, and the rest says why it does not.
+  // What need not wait still works, and the rest reports the reason.
   EXPECT_TRUE(ends.near.write_all("x").wait());
   bytes64 bytes;
   EXPECT_TRUE(ends.far.read_some(bytes).wait());
@@ -394,7 +394,7 @@ TEST_F(net, a_child_that_closes_its_copy_does_not_disturb_the_parent) {
   near.set_deadline(clock::now() + 1h);
   const pid_t child = fork();
   if (child == 0) {
-    // Nobody would wake it here, so it does not wait.
+    // No thread would wake it here, so it does not wait.
     bytes64 bytes;
     const bool refused = near.read_some(bytes).wait().error == net_errc::runtime_ended;
     const bool closed = !near.close() && !far.close();

@@ -1,4 +1,4 @@
-// Connections: what goes wrong on them, and who may wait for them with whom, for how long.
+// Connections: errors, concurrent waits, and limits.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// ---- What goes wrong
+// ---- Errors
 
 TEST_F(net, refusals_are_error_codes) {
   rt.run([]() -> task<> {
@@ -74,12 +74,12 @@ TEST_F(net, writing_to_a_peer_that_hung_up_is_an_error_and_no_signal) {
       << error.message();
 }
 
-/// A limit on the number of descriptors, for as long as it lives, that leaves so many free.
+/// During its lifetime, limits the number of descriptors so that `free` are left.
 class descriptor_limit {
  public:
   explicit descriptor_limit(rlim_t room) {
     getrlimit(RLIMIT_NOFILE, &before_);
-    const int probe = ::dup(STDERR_FILENO);  // the lowest that is free
+    const int probe = ::dup(STDERR_FILENO);  // the lowest free number
     ::close(probe);
     rlimit now = before_;
     now.rlim_cur = static_cast<rlim_t>(probe) + room;
@@ -158,7 +158,7 @@ TEST_F(net, without_descriptors_nothing_can_be_opened_and_that_is_an_error_code)
   EXPECT_EQ(unix_conn::pair().error, std::errc::too_many_files_open);
 }
 
-// ---- Who waits with whom
+// ---- Concurrent waits
 
 TEST_F(net, two_readers_of_one_stream_are_a_mistake) {
   as_default here(rt);
@@ -167,7 +167,7 @@ TEST_F(net, two_readers_of_one_stream_are_a_mistake) {
   std::string said;
   auto first =
       rt.spawn([&n = near, &bytes]() -> task<> { static_cast<void>(co_await n.read_some(bytes)); });
-  // Whoever comes second is told. Until both are there, this one waits for a moment at a time.
+  // The second one throws. Until both have begun, this one waits for short times.
   while (said.empty()) {
     try {
       bytes64 others;
@@ -209,7 +209,7 @@ TEST_F(net, several_may_accept_at_once) {
   for (int i = 0; i < connections; ++i) {
     auto conn = tcp_conn::connect(listener.local().or_throw()).wait().or_throw();
     bytes64 bytes;
-    EXPECT_TRUE(conn.read_some(bytes).wait().error) << "until somebody has accepted and let go";
+    EXPECT_TRUE(conn.read_some(bytes).wait().error) << "until it was accepted and closed";
   }
   listener.close();
   int sum = 0;
@@ -243,7 +243,7 @@ TEST_F(net, timeout_withdraws_an_operation_and_the_next_one_continues) {
   });
 }
 
-// Every byte that comes wakes the reader, who waits again: the limit is on all of it together.
+// Every byte wakes the reader, which waits again: the limit applies to all of it together.
 TEST_F(net, timeout_limits_a_read_that_is_woken_again_and_again) {
   auto [near, far] = connect();
   std::atomic<bool> over{false};
@@ -264,7 +264,7 @@ TEST_F(net, timeout_limits_a_read_that_is_woken_again_and_again) {
   dripping.join();
 }
 
-/// A listener that does not accept, and whose queue is full: connecting to it takes for ever.
+/// A listener that does not accept, and whose queue is full: connecting to it never ends.
 class unresponsive {
  public:
   unresponsive() : listener_(tcp_listener::listen(endpoint::loopback(0), {.backlog = 0}).value) {

@@ -1,5 +1,5 @@
-// The memory of the 4-ary heap: when it asks for some, what it gives back, and that it is as it was
-// when it gets none.
+// The memory of the 4-ary heap: when it allocates, what it releases, and that it is unchanged when
+// out of memory.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -75,7 +75,7 @@ TEST(quad_heap_memory, running_out_at_any_point_leaves_the_heap_unchanged) {
         ASSERT_EQ(heap.capacity(), capacity);
         ASSERT_EQ(heap.bytes(), scripted_memory::held);
         ASSERT_TRUE(heap.verify()) << heap.describe_violation();
-        heap.push(when, &nodes[i]);  // and it goes on when there is memory again
+        heap.push(when, &nodes[i]);  // and it continues when there is memory again
       }
     }
     ASSERT_EQ(heap.size(), size);
@@ -126,7 +126,7 @@ TEST(quad_heap_memory, a_mapped_array_that_the_kernel_will_not_enlarge_stays_whe
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_DATA, &limit), 0);
   rlimit none = limit;
-  none.rlim_cur = 4096;  // 0 would mean: no limit but the hard one
+  none.rlim_cur = 4096;  // 0 would mean: only the hard limit
   bool refused = false;
   ASSERT_EQ(::setrlimit(RLIMIT_DATA, &none), 0);
   try {

@@ -1,4 +1,4 @@
-// The runtime as a whole: processors up and down, calls that block, idleness and figures.
+// The runtime as a whole: changing the number of processors, blocking calls, idleness and figures.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(runtime, rejects_a_number_of_processors_that_is_out_of_range) {
   EXPECT_THAT([&] { rt.set_processors(1000); },
               ThrowsMessage<std::invalid_argument>(HasSubstr("not 1000")));
   EXPECT_EQ(rt.processors(), 2u);
-  EXPECT_EQ(rt.run([] { return 1; }), 1) << "and it is as it was";
+  EXPECT_EQ(rt.run([] { return 1; }), 1) << "and it is unchanged";
 }
 
 TEST(runtime, rejects_an_unknown_engine) {
@@ -173,7 +173,7 @@ TEST(scheduler, takes_tasks_from_many_threads) {
 TEST(blocking, hands_the_processor_off_during_the_call) {
   runtime rt({.processors = 1});
   static_cast<detail::live_scheduler&>(detail::scheduler_of(rt))
-      .limit_spares(0);  // they would do as well
+      .limit_spares(0);  // they would help as well
   std::atomic<bool> blocked{false};
   std::latch over(1);
   auto blocker = rt.spawn([&] {
@@ -234,7 +234,7 @@ TEST(an_idle_runtime, makes_no_wakeups_and_takes_no_cpu) {
   as_default here(rt);
   const auto far = after(1h);
   after(1ms).recv();
-  // Until all has come to rest: nothing for a quarter of a second.
+  // Until everything is idle: nothing for a quarter of a second.
   ASSERT_TRUE(eventually([&] {
     const auto before = all_wakeups(rt);
     std::this_thread::sleep_for(250ms);
@@ -253,7 +253,7 @@ TEST(an_idle_runtime, makes_no_wakeups_and_takes_no_cpu) {
   EXPECT_LT(cpu_seconds() - cpu, 0.02) << "in " << seconds.count() << " s";
 }
 
-/// Else it would be woken for each of them when its time comes.
+/// Otherwise it would be woken for each of them when it is due.
 TEST(an_idle_runtime, drops_stopped_timers_before_it_sleeps) {
   for (const engine e : {engine::hybrid, engine::processor_heap}) {
     runtime rt({.processors = 2, .engine = e});

@@ -72,7 +72,7 @@ TEST(simulation, threads_of_the_code_under_test_come_in_as_participants) {
     verge::sleep(1h).wait();
     from_thread.send(sim.now());
   });
-  while (!arrived) verge::yield().wait();  // until then nobody knows of it
+  while (!arrived) verge::yield().wait();  // until then the simulation does not know it
   EXPECT_EQ(from_thread.recv(), start + 1h) << "nothing else is left to wait for";
   t.join();
 }
@@ -179,17 +179,17 @@ TEST(simulation, runs_for_no_time_for_a_negative_one_and_to_the_end_of_all_for_a
   EXPECT_EQ(fired, 1);
   EXPECT_EQ(sim.now(), start + 24h);
   sim.run_for(1s);
-  EXPECT_EQ(sim.now(), start + 24h + 1s) << "and goes on";
+  EXPECT_EQ(sim.now(), start + 24h + 1s) << "and continues";
   const auto rest = std::chrono::nanoseconds::max() - sim.now().time_since_epoch();
-  EXPECT_THROW(sim.run_for(rest), deadlock) << "the end of the clock does not come";
+  EXPECT_THROW(sim.run_for(rest), deadlock) << "the end of the clock is not reached";
   sim.run_for(rest - 1ns);
   EXPECT_EQ(sim.now(), time_point::max() - 1ns);
 }
 
 constexpr std::chrono::hours year{8766};
 
-/// The hybrid engine knows no time after its 73 years (docs/engines.md). It says so; the others go
-/// on to the end of the clock.
+/// The hybrid engine represents no time after 73 years (docs/engines.md) and reports it; the others
+/// reach the end of the clock.
 TEST(simulation, says_when_its_engine_knows_no_time_that_late) {
   for (const engine e : engines()) {
     simulation sim({.engine = e});
@@ -316,7 +316,7 @@ TEST(simulation, terminates_with_a_report_if_it_ends_while_another_thread_takes_
 
 TEST(simulation, is_left_behind_in_the_child_of_a_fork_where_time_is_real) {
   auto sim = std::make_unique<simulation>();
-  sim->run_for(1s);  // by a thread of its own, which the child does not have
+  sim->run_for(1s);  // by its own thread, which the child does not have
   const auto now = clock::now();
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -327,7 +327,7 @@ TEST(simulation, is_left_behind_in_the_child_of_a_fork_where_time_is_real) {
   ::waitpid(pid, &status, 0);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 20);
-  EXPECT_EQ(clock::now(), now) << "the parent goes on as before";
+  EXPECT_EQ(clock::now(), now) << "the parent continues as before";
 }
 
 TEST(simulation, throws_deadlock_on_a_plain_thread_that_waits_outside_of_run) {
@@ -343,7 +343,7 @@ TEST(simulation, throws_deadlock_on_a_plain_thread_that_waits_outside_of_run) {
   auto h = go([&]() -> task<int> { co_return *co_await verge::recv(c); });
   EXPECT_THAT([&] { h.join(); }, ThrowsMessage<deadlock>(HasSubstr("task 1 waits for chan")));
 
-  // All goes on from there: what was given up is not waited for any more.
+  // Everything continues from there: what was given up is not waited for any more.
   c.send(1);
   EXPECT_EQ(h.join(), 1);
   c.send(2);

@@ -1,6 +1,5 @@
-// What the state machine does when something is broken: every cell of the table of
-// docs/state-machine.md that says `bad`, and arguments that mean nothing, stop the process with the
-// timer, its state and the operation in the message.
+// Broken invariants: every cell of the table of docs/state-machine.md that says `bad`, and every
+// invalid argument, stop the process with the timer, its state and the operation in the message.
 #include <gtest/gtest.h>
 
 #include <string>

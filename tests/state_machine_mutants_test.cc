@@ -1,4 +1,4 @@
-// Proof that the tests bite: bugs that the machine must not have, put back one at a time.
+// Mutation tests: bugs that the machine must not have, injected one at a time.
 //
 // Each mutant (engine/ten_states/mutation.h) is the machine with one historic bug. It must be
 // caught, by the check that the test names, within the scenarios that the machine itself passes;
@@ -36,7 +36,7 @@ const std::vector<ground>& grounds() {
   return all;
 }
 
-/// Lets a mutant loose on everything there is, list by list, until it is caught.
+/// Runs a mutant on all scenarios, list by list, until it is caught.
 template <mutant M>
 catch_of hunt() {
   for (const ground& g : grounds()) {
@@ -65,7 +65,7 @@ class mutants : public explored {
   template <mutant M>
   static void is_caught(const std::string& by) {
     const catch_of c = hunt<M>();
-    ASSERT_TRUE(c.found.failed) << "nobody caught it";
+    ASSERT_TRUE(c.found.failed) << "it was not caught";
     EXPECT_EQ(c.found.failed->check, by) << c.found.report();
     std::printf("[ mutant   ] caught by '%s' in %s, after %llu schedules: %s\n",
                 c.found.failed->check.c_str(), c.in.c_str(),
@@ -138,7 +138,7 @@ TEST_F(mutants, go_42424_accepting_a_time_of_zero_is_caught) {
 
 // ---- Slow and not wrong: caught by counting ----
 
-/// Counts how often anybody reads a timer's state; otherwise alone in the world.
+/// Counts how often a timer's state is read.
 template <mutant M>
 struct counting_policy {
   static constexpr mutant mutation = M;
@@ -185,8 +185,8 @@ struct counting_policy {
   inline static int looks = 0;
 };
 
-/// A thousand timers, of which one is reset to and fro, always to a time that has not come; after
-/// each reset the scheduler looks in. Returns how many timers were looked at in all.
+/// A thousand timers, of which one is reset to earlier and later, always to a time in the future;
+/// after each reset the scheduler checks the timers. Returns how many timers were visited in total.
 template <mutant M>
 int looks_of_resets_to_and_fro(int resets) {
   using policy = counting_policy<M>;

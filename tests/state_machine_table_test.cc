@@ -1,6 +1,6 @@
-// The table of docs/state-machine.md, cell by cell: each operation on a timer in each state, with
-// nobody else around. What the operation does to the state is held against the cell. The cells that
-// say `bad` are in state_machine_bad_test.cc.
+// The table of docs/state-machine.md, cell by cell: each operation on a timer in each state,
+// single-threaded. The state changes are compared with the cell. The cells that say `bad` are in
+// state_machine_bad_test.cc.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -316,7 +316,7 @@ TEST_F(state_machine, stop_in_the_callback_is_false_for_a_one_shot_and_true_for_
   }
 }
 
-// ---- figures for those without the lock ----
+// ---- figures for readers without the lock ----
 
 TEST_F(state_machine, deleted_timers_above_a_quarter_are_to_be_cleared) {
   heap_.num_timers.set(8);
@@ -324,7 +324,7 @@ TEST_F(state_machine, deleted_timers_above_a_quarter_are_to_be_cleared) {
   EXPECT_FALSE(should_clear_deleted(heap_));
   heap_.deleted_timers.set(3);
   EXPECT_TRUE(should_clear_deleted(heap_));
-  heap_.deleted_timers.set(-1);  // counted off before it was counted
+  heap_.deleted_timers.set(-1);  // decremented before it was counted
   EXPECT_FALSE(should_clear_deleted(heap_));
 }
 

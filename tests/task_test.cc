@@ -1,4 +1,4 @@
-// Tasks: what they give, what they throw, who owns them, how they run beside one another.
+// Tasks: results, exceptions, ownership, concurrency.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -338,7 +338,7 @@ TEST(scheduler_that_ends, destroys_what_is_suspended) {
     EXPECT_GE(token::alive(), 4);
   }
   EXPECT_EQ(token::alive(), 0);
-  EXPECT_FALSE(ch.try_send(1)) << "somebody who is gone still waits";
+  EXPECT_FALSE(ch.try_send(1)) << "a destroyed waiter is still registered";
 }
 
 TEST(scheduler_that_ends, destroys_what_has_not_begun) {
@@ -378,7 +378,7 @@ TEST(scheduler_that_ends, destroys_tasks_that_join_one_another) {
 
 // ---- Coroutines of other kinds ------------------------------------------------------------------
 
-// A coroutine type that knows nothing of verge can await what verge has to offer.
+// A coroutine type that does not use verge can await verge's operations.
 struct stranger {
   struct promise_type {
     stranger get_return_object() noexcept { return {}; }

@@ -1,5 +1,5 @@
-// The time API beyond the conformance list: what may be called, what is thrown, who hears of
-// exceptions, and what becomes of handles and functions.
+// The time API beyond the conformance list: what may be called, what is thrown, where exceptions
+// are reported, and the lifetime of handles and functions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(after_func, spawns_a_coroutine_function) {
     });
     sim.run_for(15ms);
   }
-  // The handle is gone; what it had started goes on.
+  // The handle is destroyed; what it started continues.
   sim.run_for(1s);
   EXPECT_THAT(reached, ElementsAre(start + 10ms, start + 30ms));
 }
@@ -88,7 +88,7 @@ TEST(after_func, accepts_a_move_only_function) {
   EXPECT_EQ(seen, 5);
 }
 
-/// Counts how many of it there are.
+/// Counts its instances.
 struct counted {
   static inline std::atomic<int> alive = 0;
   counted() { ++alive; }
@@ -237,7 +237,7 @@ TEST(ticker, names_the_period_that_it_rejects) {
 
 // ---- Exceptions ---------------------------------------------------------------------------------
 
-/// Collects what a runtime's handler is given.
+/// Collects the exceptions passed to a runtime's handler.
 class heard {
  public:
   std::function<void(std::exception_ptr)> handler() {
@@ -353,13 +353,13 @@ TEST(a_callback_that_destroys_its_own_handle, ends_the_ticker_from_within) {
   EXPECT_EQ(counted::alive, 0);
 }
 
-/// A queue may still know such a timer, if it was started again. Whoever takes it off there ends
-/// what it has captured, but not before he has let go of all locks.
+/// Such a timer may still be in a queue, if it was restarted. The thread that removes it from there
+/// destroys its captures, but only after it has released all locks.
 TEST(a_callback_that_destroys_its_own_handle, leaves_its_captures_to_the_next_start_of_a_timer) {
   for (const engine e : engines()) {
     runtime rt({.processors = 1, .engine = e});
     const as_default here(rt);
-    std::vector<verge::timer> others(8);  // with so many it is not worth while to look for stopped
+    std::vector<verge::timer> others(8);  // with so many it does not look for stopped ones
     for (auto& t : others) t = after_func(50s, [] {});
     std::atomic<bool> in_place{false};
     std::atomic<bool> over{false};
@@ -387,7 +387,7 @@ TEST(timeout, of_an_operation_that_does_not_take_place_withdraws_it) {
   EXPECT_THAT([&] { verge::timeout(verge::recv(c), 50ms).wait(); },
               ThrowsMessage<timed_out>(StrEq("verge: not done in time")));
   EXPECT_EQ(sim.now(), start + 50ms);
-  EXPECT_FALSE(c.try_send(1)) << "nobody receives any more";
+  EXPECT_FALSE(c.try_send(1)) << "no receiver is left";
   EXPECT_THROW(verge::timeout(verge::send(c, 1), 50ms).wait(), timed_out);
   EXPECT_FALSE(c.try_recv());
 }
@@ -396,7 +396,8 @@ TEST(timeout, of_an_operation_that_takes_place_gives_its_result) {
   simulation sim;
   chan<int> c(1);
   c.send(1);
-  EXPECT_EQ(verge::timeout(verge::recv(c), 0s).wait(), 1) << "what can be had at once is";
+  EXPECT_EQ(verge::timeout(verge::recv(c), 0s).wait(), 1)
+      << "what is available at once is received";
   EXPECT_THROW(verge::timeout(verge::recv(c), 0s).wait(), timed_out);
   sim.thread([=]() -> task<> {
        co_await verge::sleep(20ms);

@@ -1,4 +1,4 @@
-// The queue of the hybrid engine by itself, as verge::timer_queue: one thread, made-up times.
+// The queue of the hybrid engine alone, as verge::timer_queue: one thread, arbitrary times.
 
 #include <gtest/gtest.h>
 #include <support/scale.h>
@@ -65,7 +65,7 @@ TEST(timer_queue, stops_a_timer_once) {
   const auto t = q.start(at(10s), [kept] { FAIL() << "it was stopped"; });
   EXPECT_TRUE(q.pending(t));
   EXPECT_TRUE(q.stop(t));
-  EXPECT_EQ(kept.use_count(), 1) << "the callback goes when the timer does";
+  EXPECT_EQ(kept.use_count(), 1) << "the callback is destroyed with the timer";
   EXPECT_FALSE(q.stop(t));
   EXPECT_FALSE(q.reset(t, at(20s)));
   EXPECT_EQ(q.run(at(1h)), 0u);
@@ -76,7 +76,7 @@ TEST(timer_queue, does_not_take_an_old_name_for_a_new_timer) {
   const auto old = q.start(at(10s), [] {});
   q.stop(old);
   const auto next = q.start(at(10s), [] {});
-  EXPECT_EQ(next.index, old.index) << "memory is used again";
+  EXPECT_EQ(next.index, old.index) << "memory is reused";
   EXPECT_FALSE(q.stop(old));
   EXPECT_FALSE(q.pending({}));
   EXPECT_TRUE(q.stop(next));
@@ -310,7 +310,7 @@ TEST(timer_queue, reuses_the_entry_of_a_stopped_timer) {
     EXPECT_TRUE(q.stop(t));
     EXPECT_EQ(q.stale(), 1U);
   }
-  // Earlier than the entry that is there: it needs another.
+  // Earlier than the existing entry: it needs another.
   q.start(now + 5s, [&] { ++called; });
   EXPECT_EQ(q.stale(), 1U);
   EXPECT_EQ(q.run(now + 5s - 1ns), 0U);

@@ -1,4 +1,4 @@
-// Waiting under a context: whatever is waited for ends when the context is done.
+// Waiting under a context: every wait ends when the context is done.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(under, ends_whatever_is_waited_for) {
     EXPECT_THROW(co_await under(third, verge::sleep(1h)), context_error);
     auto [fourth, cancel_fourth] = with_timeout(background(), 1s);
     EXPECT_THROW(co_await under(fourth, std::move(h)), context_error);
-    EXPECT_FALSE(ch.try_send(1)) << "nobody waits any more";
+    EXPECT_FALSE(ch.try_send(1)) << "nothing waits any more";
     EXPECT_FALSE(ch.try_recv());
   });
 }
@@ -227,7 +227,7 @@ TEST(under, a_context_and_what_comes_on_a_descriptor_race) {
     }
     to.close();
     while (co_await from.read_some(byte)) ++received;
-    EXPECT_EQ(received, rounds) << "nothing gets lost";
+    EXPECT_EQ(received, rounds) << "nothing is lost";
   });
 }
 

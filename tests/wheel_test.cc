@@ -1,4 +1,4 @@
-// The two wheels and the delay queue, by themselves: no thread, no clock, every step verified.
+// The two wheels and the delay queue alone: no thread, no clock, every step verified.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr std::int64_t us = 1'000;
 constexpr std::int64_t ms = 1'000 * us;
 constexpr std::int64_t s = 1'000 * ms;
 
-/// How a wheel asks for the time.
+/// How a wheel is driven.
 auto at(std::int64_t now) {
   return [now] { return now; };
 }
@@ -34,7 +34,7 @@ typename Wheel::hook* pop(Wheel& wheel, std::int64_t now) {
   return wheel.pop_due(now).timer;
 }
 
-/// The times of all that is due at `now`, in the order in which the wheel gives them.
+/// The times of everything due at `now`, in the order in which the wheel returns it.
 template <class Wheel>
 std::vector<std::int64_t> pop_all(Wheel& wheel, std::int64_t now) {
   std::vector<std::int64_t> times;
@@ -111,7 +111,7 @@ TYPED_TEST(wheel, refuses_a_tick_or_a_size_that_makes_no_wheel_and_says_which) {
   EXPECT_EQ(message({.tick = us, .size = 2}), "");
 }
 
-/// A random walk beside a list of what should be waiting.
+/// A random walk compared with a list of the pending timers.
 TYPED_TEST(wheel, agrees_with_a_plain_model_under_random_operations) {
   struct shape {
     wheel_shape wheel;
@@ -208,7 +208,7 @@ TEST(simple_wheel, knows_the_first_tick_that_is_not_empty) {
   EXPECT_EQ(w.next_exactly(), 900 * ms);
 }
 
-/// Runs a wheel until it is empty, as a driver would; gives how often it woke.
+/// Runs a wheel until it is empty, like a driver; returns how often it woke.
 int drive(timing_wheel& w) {
   int wakes = 0;
   for (std::int64_t now = w.next(); now != 0; now = w.next(), ++wakes) {
@@ -309,7 +309,7 @@ TEST(timing_wheel, remembers_which_timers_are_periodic) {
   EXPECT_TRUE(w.pop_due(s).periodic);
 }
 
-/// A slot that is stopped is the next one's, and a chunk with none but stopped ones is given back.
+/// The slot of a stopped timer is reused, and a chunk with only stopped timers is freed.
 TEST(timing_wheel, uses_memory_in_proportion_to_the_pending_timers) {
   timing_wheel w({.tick = ms, .size = 20});
   const auto n = static_cast<std::size_t>(test::scale(50'000, 5'000));
@@ -351,8 +351,8 @@ class scarce_pages final : public page_source {
   int left_ = 2;
 };
 
-/// Takes all chunks that are left: a timer for each, in buckets of their own. The last one, which
-/// found no room, does not wait.
+/// Uses all remaining chunks: a timer for each, in separate buckets. The last one, which found no
+/// room, is not pending.
 std::vector<timing_wheel::hook> take_all_memory(timing_wheel& w, std::int64_t bucket) {
   std::vector<timing_wheel::hook> timers(10'000);
   for (std::size_t i = 0; i < timers.size(); ++i) {

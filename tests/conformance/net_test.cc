@@ -133,7 +133,7 @@ TEST_P(conformance, L49_a_deadline_is_never_early_and_not_much_too_late) {
         EXPECT_EQ((co_await far.read_some(bytes)).error, net_errc::deadline_exceeded);
         const auto took = clock::now() - start;
         EXPECT_GE(took, d);
-        EXPECT_LT(took, d + 20s) << "early is wrong, late is the machine's doing, up to a point";
+        EXPECT_LT(took, d + 20s) << "early is an error, late may be the machine's fault";
       }
     });
   }
@@ -180,7 +180,7 @@ TEST_P(conformance, L50_a_deadline_is_postponed_while_a_read_waits) {
       std::this_thread::sleep_for(1ms);
       const auto next = clock::now() + 20ms;
       far.set_deadline(next);
-      if (clock::now() >= last) break;  // a stall of this machine may have let it pass before
+      if (clock::now() >= last) break;  // it may have passed before during a stall of the machine
       last = next;
     }
     EXPECT_GE(reader.join(), last);
@@ -204,7 +204,7 @@ TEST_P(conformance, L50_eight_threads_move_one_deadline_to_earlier) {
         });
       }
       for (auto& t : threads) t.join();
-      // The last one to set it decides: one of the eight that are about to be due.
+      // The last set decides: one of the eight that are about to be due.
       EXPECT_EQ(reader.join().error, net_errc::deadline_exceeded);
       EXPECT_GE(clock::now(), start + 10ms);
       EXPECT_LT(clock::now(), start + 400s);
@@ -212,7 +212,7 @@ TEST_P(conformance, L50_eight_threads_move_one_deadline_to_earlier) {
   }
 }
 
-/// A read and a write that wait end with `error` once end() is called.
+/// A waiting read and a waiting write end with `error` once end() is called.
 void expect_both_to_end(runtime& rt, tcp_conn& conn, const auto& end, net_errc error) {
   bytes64 bytes;
   auto reader = rt.spawn(read_from(conn, bytes));
@@ -243,8 +243,8 @@ TEST_P(conformance, L51_closing_ends_both_directions_deadline_or_none) {
   }
 }
 
-// A deadline that is just about to pass is put off, again and again: the firing of the old one, if
-// it is on its way, must not be taken for the new one's.
+// A deadline that is just about to pass is postponed, again and again: a firing of the old one that
+// is already on its way must not count for the new one.
 TEST_P(conformance, L52_a_stale_firing_is_recognised_and_ignored) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
@@ -255,7 +255,7 @@ TEST_P(conformance, L52_a_stale_firing_is_recognised_and_ignored) {
       far.set_read_deadline(soon);
       while (clock::now() < soon - 1us) {
       }
-      far.set_read_deadline(clock::now() + 1h);  // whatever has become of the first one
+      far.set_read_deadline(clock::now() + 1h);  // whatever happened to the first one
       bytes64 bytes;
       EXPECT_TRUE(near.write_all("x").wait());
       const io_result got = far.read_some(bytes).wait();

@@ -1,4 +1,4 @@
-// The example server's limits, on connections and on memory, and what it gives back.
+// The example server's limits on connections and memory, and what it frees.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// The answer to a request that was sent: all of it, however long its body is.
+/// The complete answer to a request, however long its body is.
 std::string answer_of(const client& c) {
   std::string all;
   for (std::string s = c.some(); !s.empty(); s = c.some()) {

@@ -78,7 +78,7 @@ TEST(http_server, answers_a_request_that_comes_byte_by_byte) {
 
 // ---- What it refuses ----------------------------------------------------------------------------
 
-/// The status of each response in what a server said.
+/// The status of each response in a server's output.
 std::string statuses(std::string_view said) {
   std::string all;
   constexpr std::string_view mark = "HTTP/1.1 ";
@@ -95,7 +95,7 @@ TEST(http_server, answers_the_requests_of_the_table) {
     client c(s.port());
     c.send(row.bytes);  // the server may hang up before it has all of it
     c.end_of_requests();
-    // What waits for more is half a request when there is no more.
+    // What waits for more is an incomplete request when the stream ends.
     EXPECT_EQ(statuses(c.rest()), row.ours == "waits" ? "400" : row.ours) << row.what;
   }
 }
@@ -132,7 +132,7 @@ TEST(http_server, rejects_invalid_and_too_large_requests) {
   }
   client c(s.port());
   ASSERT_TRUE(c.send(get));
-  EXPECT_THAT(c.bytes(20), StartsWith("HTTP/1.1 200 OK")) << "and lives on";
+  EXPECT_THAT(c.bytes(20), StartsWith("HTTP/1.1 200 OK")) << "and keeps running";
 }
 
 TEST(http_server, says_which_methods_a_page_has) {
@@ -173,7 +173,7 @@ TEST(http_server, announces_that_it_keeps_a_connection_of_http_1_0) {
   client modern(s.port());
   ASSERT_TRUE(modern.send(get));
   modern.end_of_requests();
-  EXPECT_EQ(count(modern.rest(), "\r\nConnection:"), 0) << "HTTP/1.1 takes it for granted";
+  EXPECT_EQ(count(modern.rest(), "\r\nConnection:"), 0) << "the default of HTTP/1.1";
 }
 
 TEST(http_server, serves_ab_with_connections_that_are_kept) {
