@@ -67,9 +67,9 @@ void live_scheduler::stop() noexcept {
   }
   monitor_note_.leave();
   if (monitor_.joinable()) monitor_.join();
-  // No new worker starts from here on: start_worker looks at stopping_ under the lock. A worker that
-  // still runs may read the one that ran its task before (set_current_job), and join() looks for a
-  // task in all of them: none is destroyed before all threads have ended.
+  // No new worker starts from here on: start_worker looks at stopping_ under the lock. A worker
+  // that still runs may read the one that ran its task before (set_current_job), and join() looks
+  // for a task in all of them: none is destroyed before all threads have ended.
   for (std::size_t i = 0;; ++i) {
     poller_.break_poll();
     worker* w = nullptr;

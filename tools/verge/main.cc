@@ -1,5 +1,7 @@
 // verge: the command line tool.
 //
+//   verge serve ...       serves delayed tasks that survive a crash
+//   verge check DIR       proves that what such a server has kept is in order
 //   verge bench ...       measures verge's engines and other systems side by side
 //   verge peer NAME       one of the systems that are linked in, asked line by line: what bench
 //                         starts for each measurement
@@ -16,6 +18,9 @@
 #include "../../bench/peers/protocol.h"
 #include "../../bench/suite/systems.h"
 #include "bench_command.h"
+#ifdef VERGE_HAS_SERVER
+#include "serve_command.h"
+#endif
 
 namespace {
 
@@ -39,6 +44,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string(verge::version()));
   app.failure_message(&explain);
 
+#ifdef VERGE_HAS_SERVER
+  verge::server::serve_command server(app);
+#endif
   verge::bench::bench_command bench(app);
 
   std::string name;
@@ -52,6 +60,9 @@ int main(int argc, char** argv) {
       serve(verge::bench::linked_peer_named(name), std::cin, std::cout);
       return 0;
     }
+#ifdef VERGE_HAS_SERVER
+    if (server.parsed()) return server.run();
+#endif
     return bench.run();
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);

@@ -1,0 +1,211 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <verge/clock.h>
+
+#include "../store/store.h"
+#include "client.h"
+#include "command.h"
+#include "entry.h"
+#include "tube.h"
+
+/// The broker: tubes, waiting clients, leases, and the window of near tasks.
+///
+/// It is a state machine for one thread, the committer's. Time is given to it; it knows neither
+/// sockets nor threads, and of the disk only the store's interface. The committer works in rounds:
+///
+///   broker.begin(clock::now(), wall now)
+///   broker.execute(client, command) ...       changes memory, and notes what changes in the store
+///   broker.advance()                          what has fallen due, leases and waits that end
+///   store.write(broker.changes())             one batch for all of it, synced
+///   broker.committed()                        only now replies are delivered
+///
+/// Ground rules:
+///  - Nothing leaves the broker before the batch that it rests on is durable: replies, and tasks
+///    that are handed out, wait in `replies_` until committed().
+///  - A task is in memory or only in the store, never half: whatever a round has touched stays in
+///    memory until the round is committed. find() loads what is not there.
+///  - A task in memory is in exactly one window, or reserved, or leaving: about to be in the store
+///    only.
+///  - If a write fails, memory is ahead of the disk. Then nothing more is answered but
+///    INTERNAL_ERROR, and the process must end.
+namespace verge::server {
+
+struct broker_options {
+  /// Reservations are written and synced before they are handed out, so that attempts are counted
+  /// and leases with tokens last over a restart. Otherwise they are kept in memory.
+  bool durable_leases{true};
+  /// How many tasks are kept in memory, about; the others are in the store alone.
+  std::size_t most_in_memory{400'000};
+  /// How many are read from the store, and how many fall due, in one go.
+  std::size_t chunk{2'000};
+  /// How many bytes of bodies of ready tasks are kept in memory.
+  std::size_t body_bytes{32U << 20};
+  /// What the tokens of leases are made of.
+  std::uint64_t seed{1};
+};
+
+class broker {
+ public:
+  broker(store& s, broker_options options);
+  broker(const broker&) = delete;
+  broker& operator=(const broker&) = delete;
+  ~broker();
+
+  /// Reads what the store knows. Tasks are loaded later, as they are needed.
+  void recover(clock::time_point now, wall_time wall);
+
+  void begin(clock::time_point now, wall_time wall) noexcept;
+  void execute(const std::shared_ptr<client>& from, command c);
+  /// Does what the time asks for. True if there is more to do at once, in the next round.
+  bool advance();
+
+  /// What this round changes. Valid until committed().
+  const batch& changes();
+  void committed();
+  /// The write has failed: everything from here on is answered with an error.
+  void fail(const std::string& why);
+  bool has_failed() const noexcept { return failed_; }
+
+  /// When to come back: for a lease, a wait, a pause; and for a task, by the wall clock.
+  std::optional<clock::time_point> next_alarm() const noexcept { return alarms_.next(); }
+  std::optional<wall_time> next_due() const noexcept;
+
+  /// For stats: what the committer knows.
+  void note_commit(std::uint64_t commands, std::uint64_t took) noexcept;
+  /// The ceiling of ids comes down to what was used, for the last batch of an orderly end.
+  void close_books();
+
+  std::size_t in_memory() const noexcept { return entries_.size(); }
+
+ private:
+  using shared_client = std::shared_ptr<client>;
+
+  // commands.cc: what the verbs do.
+  void join(client& c);
+  void run(client& c, command& cmd);
+  void resume();
+  void run_put(client& c, command& cmd);
+  reply put(client& c, new_task& t);
+  void run_reserve(client& c, const command& cmd);
+  void run_reserve_task(client& c, const command& cmd);
+  void run_on_lease(client& c, const command& cmd);
+  void run_kick(client& c, const command& cmd);
+  void run_peek(client& c, const command& cmd);
+  void run_by_key(client& c, const command& cmd);
+  void run_tubes(client& c, const command& cmd);
+  void run_pause(client& c, const command& cmd);
+  void leave(client& c);
+  void say(client& c, reply r);
+  void say(client& c, answer a, std::uint64_t number = 0);
+
+  // views.cc: what is shown.
+  void run_show(client& c, const command& cmd);
+  task_view view_of(entry& e);
+  tube_view view_of(tube& t);
+  server_view view_of_all();
+
+  // queueing.cc: tasks, their windows and their records.
+  entry& create(tube& t, new_task& n);
+  entry* find(task_id id);
+  entry* find_by_key(tube& t, const std::string& key);
+  entry& load(stored_task s);
+  const std::shared_ptr<const std::string>& body_of(entry& e);
+  void take_out(entry& e) noexcept;
+  void put_in(entry& e);
+  template <class Order>
+  void place_in(window<Order>& w, entry& e);
+  template <class Order>
+  void fill(tube& t, window<Order>& w);
+  template <class Order>
+  entry* first_of(tube& t, window<Order>& w);
+  void let_go(entry& e);
+  void settle(entry& e);
+  void deliver();
+  void write_later(entry& e);
+  void remove(entry& e);
+  void bury_or_move(entry& e);
+  place place_for(const entry& e) const noexcept;
+  void count_place(tube& t, const place& p, std::int64_t by) noexcept;
+  void note_due(tube& t);
+  bool fall_due(tube& t);
+  std::uint64_t next_burial();
+
+  // waiting.cc: leases, and clients that wait.
+  entry* best_for(client& c);
+  bool hand_out(client& c);
+  void lease(client& c, entry& e, bool any_state, handed_out& to);
+  void end_lease(entry& e) noexcept;
+  void serve(tube& t);
+  void stop_waiting(client& c);
+  void wait(client& c, std::optional<nanoseconds> limit, std::uint64_t wants);
+  std::optional<clock::time_point> first_lease_end(client& c) noexcept;
+  static void on_lease_end(broker& b, void* e);
+  static void on_wait_end(broker& b, void* c);
+  static void on_pause_end(broker& b, void* t);
+  lease_token new_token(const entry& e) const noexcept;
+
+  // tubes.cc
+  tube& tube_named(const std::string& name);
+  tube* find_tube(const std::string& name) noexcept;
+  bool is_paused(const tube& t) const noexcept { return t.paused_until > now_; }
+  static bool is_used(const tube& t) noexcept;
+  void drop_if_unused(tube& t);
+  void change(tube& t);
+
+  store& store_;
+  broker_options options_;
+  clock::time_point now_{};
+  wall_time wall_{0};
+  wall_time start_{0};
+  wall_time clock_mark_{0};
+  wall_time due_before_{0};  ///< what was due by then had been seen as due before the restart
+  bool failed_{false};
+  bool draining_{false};
+  bool new_marks_{false};
+  bool filling_{false};
+
+  entry_table entries_;
+  std::map<tube_number, std::unique_ptr<tube>> tubes_;
+  std::unordered_map<std::string, tube*> tubes_by_name_;
+  std::vector<tube*> tubes_in_order_;  ///< as they are listed
+  tube_number next_tube_{1};
+  std::vector<tube*> changed_tubes_;
+  std::vector<tube*> doubtful_tubes_;  ///< perhaps unused now
+  std::set<std::pair<wall_time, tube*>> due_;
+
+  alarm_queue alarms_;
+  std::map<client*, shared_client> clients_;
+  std::uint64_t next_wait_{1};
+  std::vector<client*> resumed_;
+  std::vector<shared_client> left_;
+
+  task_id next_id_{1};
+  task_id id_ceiling_{1};
+  std::uint64_t next_burial_{1};
+  std::uint64_t burial_ceiling_{1};
+  std::size_t body_bytes_{0};
+
+  std::vector<entry*> dirty_;
+  std::vector<entry*> leaving_;
+  std::map<std::pair<tube_number, std::string>, task_id> keys_;  ///< of this round; 0: removed
+  std::unordered_map<task_id, std::string> old_keys_;
+  batch batch_;
+  std::vector<tube_number> removed_tubes_;
+  std::vector<std::pair<client*, reply>> replies_;
+
+  server_view figures_;
+};
+
+}  // namespace verge::server

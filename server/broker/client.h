@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "command.h"
+#include "entry.h"
+
+namespace verge::server {
+
+/// One that gives commands: a connection. The protocols derive from it; the broker keeps what it
+/// knows of the client in it.
+class client {
+ public:
+  client() = default;
+  client(const client&) = delete;
+  client& operator=(const client&) = delete;
+  virtual ~client() = default;
+
+  /// Takes a reply, in the order of the commands, once what it says is durable. On the committer's
+  /// thread: neither may block.
+  virtual void deliver(reply r) = 0;
+  /// The last of the batch has been delivered.
+  virtual void flush() noexcept = 0;
+  /// The broker has forgotten the client: nothing more is delivered.
+  virtual void left() noexcept = 0;
+
+ private:
+  friend class broker;
+
+  tube* used_{nullptr};
+  std::vector<tube*> watched_;
+  held_list held_;
+  std::deque<command> behind_;  ///< given while a reserve waits
+  std::uint64_t wait_number_{0};
+  std::uint64_t wants_{0};
+  alarm_queue::id wait_end_;
+  bool waits_{false};
+  bool waits_for_ever_{false};
+  clock::time_point wait_until_{};
+  bool half_closed_{false};
+  bool joined_{false};
+  bool left_{false};
+  bool puts_{false};
+  bool works_{false};
+  bool to_flush_{false};
+  bool resumed_{false};
+};
+
+}  // namespace verge::server

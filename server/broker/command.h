@@ -1,0 +1,167 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "../model/task.h"
+
+/// What protocols ask of the broker, and what it answers. Protocols turn bytes into commands and
+/// replies into bytes; all rules are the broker's.
+namespace verge::server {
+
+enum class verb : std::uint8_t {
+  put,
+  put_many,       ///< all or none, in one batch
+  reserve,
+  reserve_task,   ///< by id
+  remove,
+  release,
+  bury,
+  touch,
+  kick,
+  kick_task,
+  peek,
+  peek_ready,
+  peek_delayed,
+  peek_buried,
+  cancel,         ///< by key
+  reschedule,     ///< by key
+  use,
+  used,
+  watch,
+  ignore,
+  pause,
+  stats,
+  stats_task,
+  stats_tube,
+  list_tubes,
+  list_watched,
+  drain,          ///< takes no more puts
+  backup,
+  arrive,         ///< nothing but that the client is there
+  say,            ///< a reply that the protocol has made itself, in its turn
+  half_close,     ///< the client will send no more
+  quit,           ///< the client leaves when all before this has been answered
+  leave,          ///< the client is disconnected
+};
+
+/// What a put does if a task of its tube has the same key.
+enum class if_exists : std::uint8_t { keep, replace, refuse };
+
+struct new_task {
+  std::uint32_t priority{0};
+  nanoseconds delay{0};
+  nanoseconds ttr{0};
+  std::string body;
+  std::string key;
+  if_exists mode{if_exists::keep};
+  std::uint32_t max_attempts{0};
+  nanoseconds backoff{0};
+  std::string dead_letter;
+};
+
+enum class answer : std::uint8_t {
+  inserted,
+  kept,          ///< a task with that key is there already
+  replaced,
+  exists,        ///< and that was not wanted
+  taken,         ///< a worker has the task with that key
+  inserted_many,
+  draining,
+  reserved,
+  timed_out,
+  deadline_soon,
+  not_found,
+  stale_lease,
+  deleted,
+  released,
+  buried,
+  touched,
+  kicked,        ///< how many
+  kicked_task,
+  found,
+  cancelled,
+  rescheduled,
+  using_tube,
+  watching,
+  not_ignored,
+  paused,
+  shown,         ///< see reply::shown
+  done,
+  // Of the protocols:
+  bad_format,
+  unknown_command,
+  expected_crlf,
+  too_big,
+  internal_error,
+};
+
+/// A task as it is handed out or shown.
+struct handed_out {
+  task_id id{0};
+  lease_token token{0};
+  std::shared_ptr<const std::string> body;
+};
+
+struct task_view {
+  task fields;
+  std::string tube;
+  std::size_t size{0};
+  nanoseconds age{0};
+  nanoseconds time_left{0};  ///< until it is due, or until its lease ends
+};
+
+struct tube_view {
+  std::string name;
+  std::uint64_t urgent{0}, ready{0}, reserved{0}, delayed{0}, buried{0}, total{0};
+  std::uint64_t using_it{0}, waiting{0}, watching{0};
+  nanoseconds pause{0}, pause_left{0};
+  std::uint64_t deletes{0}, pauses{0};
+};
+
+struct server_view {
+  std::uint64_t urgent{0}, ready{0}, reserved{0}, delayed{0}, buried{0}, total{0};
+  std::uint64_t commands[40]{};  ///< by verb
+  std::uint64_t timeouts{0};
+  std::uint64_t reserves_without_limit{0};
+  std::uint64_t tubes{0}, connections{0}, producers{0}, workers{0}, waiting{0};
+  std::uint64_t connections_ever{0};
+  std::uint64_t batches{0}, batched_commands{0}, sync_nanoseconds{0};
+  std::uint64_t in_memory{0};  ///< tasks of the window
+  std::uint64_t bytes_written{0}, disk_bytes{0};
+  std::int64_t uptime{0};
+  bool draining{false};
+};
+
+using view = std::variant<task_view, tube_view, server_view, std::vector<std::string>>;
+
+struct reply {
+  answer what{answer::done};
+  std::uint64_t number{0};  ///< an id or a count; 0 for a reserve that did not ask for several
+  std::string text;         ///< a tube's name; an explanation
+  handed_out task;          ///< reserved, found
+  std::vector<handed_out> more;
+  std::shared_ptr<const view> shown;
+};
+
+struct command {
+  command() = default;
+  explicit command(verb v, std::uint64_t n = 0) : what(v), number(n) {}
+
+  verb what{verb::say};
+  std::uint64_t number{0};       ///< an id or a count
+  std::uint32_t priority{0};
+  nanoseconds time{0};           ///< a delay, a pause
+  std::optional<nanoseconds> limit;  ///< how long a reserve waits; nothing: for ever
+  lease_token token{0};          ///< 0: the lease of this connection
+  std::string text;              ///< a tube, a key, a directory
+  std::vector<new_task> tasks;   ///< put
+  reply prepared;                ///< say
+};
+
+}  // namespace verge::server

@@ -1,0 +1,488 @@
+// What the verbs do.
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "broker.h"
+
+namespace verge::server {
+
+broker::broker(store& s, broker_options options) : store_(s), options_(options) {}
+
+broker::~broker() {
+  for (auto& [c, shared] : clients_) c->held_.clear();
+}
+
+void broker::recover(clock::time_point now, wall_time wall) {
+  const recovered r = store_.recover();
+  // A clock that was set back while the server was down does not make ready tasks delayed again.
+  clock_mark_ = r.clock_mark;
+  due_before_ = r.clock_mark;
+  begin(now, wall);
+  start_ = wall;
+  next_id_ = r.id_ceiling;
+  id_ceiling_ = r.id_ceiling;
+  next_burial_ = r.burial_ceiling;
+  burial_ceiling_ = r.burial_ceiling;
+  static_cast<void>(tube_named("default"));
+  for (const tube_record& record : r.tubes) {
+    if (record.name == "default") {
+      auto t = std::move(tubes_.begin()->second);
+      tubes_.clear();
+      t->number = record.number;
+      tubes_[t->number] = std::move(t);
+    }
+    next_tube_ = std::max(next_tube_, record.number + 1);
+  }
+  for (const tube_record& record : r.tubes) {
+    next_tube_ = std::max(next_tube_, record.number);
+    tube* t = nullptr;
+    if (record.name == "default") {
+      t = tubes_.at(record.number).get();
+    } else {
+      const tube_number kept = std::exchange(next_tube_, record.number);
+      t = &tube_named(record.name);
+      next_tube_ = kept;
+    }
+    t->on_disk = record;
+    t->in_store = true;
+    t->count(task_state::delayed) = record.delayed;
+    t->count(task_state::ready) = record.ready;
+    t->count(task_state::buried) = record.buried;
+    t->urgent = record.urgent;
+    if (record.delayed != 0) t->delayed.forget();
+    if (record.ready != 0) t->ready.forget();
+    if (record.buried != 0) t->buried.forget();
+    const nanoseconds left = std::min(record.paused_until - wall, record.pause);
+    if (left > 0) {
+      t->pause = record.pause;
+      t->paused_until = now + std::chrono::nanoseconds(left);
+      t->pause_end = alarms_.start(t->paused_until, {&broker::on_pause_end, this, t});
+    }
+    note_due(*t);
+    doubtful_tubes_.push_back(t);
+  }
+}
+
+void broker::begin(clock::time_point now, wall_time wall) noexcept {
+  now_ = now;
+  wall_ = wall;
+}
+
+void broker::join(client& c) {
+  c.joined_ = true;
+  tube& t = tube_named("default");
+  c.used_ = &t;
+  ++t.users;
+  c.watched_.push_back(&t);
+  ++t.watchers;
+  ++figures_.connections;
+  ++figures_.connections_ever;
+}
+
+void broker::execute(const std::shared_ptr<client>& from, command cmd) {
+  client& c = *from;
+  if (c.left_) return;
+  if (!c.joined_) {
+    clients_[&c] = from;
+    join(c);
+  }
+  if (cmd.what == verb::arrive) return;
+  if (cmd.what == verb::leave) return leave(c);
+  if (cmd.what == verb::half_close) {
+    c.half_closed_ = true;
+    if (!c.waits_) return;
+    stop_waiting(c);
+    say(c, answer::timed_out);
+    return resume();
+  }
+  if (c.waits_ || !c.behind_.empty()) {
+    c.behind_.push_back(std::move(cmd));
+    return;
+  }
+  run(c, cmd);
+  resume();
+}
+
+/// Runs what clients have sent while they waited for a task that they have now.
+void broker::resume() {
+  while (!resumed_.empty()) {
+    client& c = *resumed_.back();
+    resumed_.pop_back();
+    c.resumed_ = false;
+    while (!c.waits_ && !c.behind_.empty()) {
+      command next = std::move(c.behind_.front());
+      c.behind_.pop_front();
+      run(c, next);
+    }
+  }
+}
+
+void broker::run(client& c, command& cmd) {
+  if (failed_ && cmd.what != verb::say) return say(c, answer::internal_error);
+  ++figures_.commands[static_cast<std::size_t>(cmd.what)];
+  switch (cmd.what) {
+    case verb::put:
+    case verb::put_many: return run_put(c, cmd);
+    case verb::reserve: return run_reserve(c, cmd);
+    case verb::reserve_task: return run_reserve_task(c, cmd);
+    case verb::remove:
+    case verb::release:
+    case verb::bury:
+    case verb::touch: return run_on_lease(c, cmd);
+    case verb::kick:
+    case verb::kick_task: return run_kick(c, cmd);
+    case verb::peek:
+    case verb::peek_ready:
+    case verb::peek_delayed:
+    case verb::peek_buried: return run_peek(c, cmd);
+    case verb::cancel:
+    case verb::reschedule: return run_by_key(c, cmd);
+    case verb::use:
+    case verb::used:
+    case verb::watch:
+    case verb::ignore: return run_tubes(c, cmd);
+    case verb::pause: return run_pause(c, cmd);
+    case verb::stats:
+    case verb::stats_task:
+    case verb::stats_tube:
+    case verb::list_tubes:
+    case verb::list_watched: return run_show(c, cmd);
+    case verb::drain:
+      draining_ = cmd.number != 0;
+      return say(c, answer::done);
+    case verb::backup: {
+      reply r;
+      try {
+        store_.backup(cmd.text);
+      } catch (const store_error& e) {
+        r.what = answer::internal_error;
+        r.text = e.what();
+      }
+      return say(c, std::move(r));
+    }
+    case verb::say: return say(c, std::move(cmd.prepared));
+    case verb::quit: return leave(c);
+    case verb::arrive:
+    case verb::half_close:
+    case verb::leave: break;
+  }
+}
+
+void broker::run_put(client& c, command& cmd) {
+  if (!c.puts_) {
+    c.puts_ = true;
+    ++figures_.producers;
+  }
+  if (draining_) return say(c, answer::draining);
+  if (cmd.what == verb::put) return say(c, put(c, cmd.tasks.front()));
+  reply r;
+  r.what = answer::inserted_many;
+  r.number = next_id_;
+  for (new_task& t : cmd.tasks) {
+    t.key.clear();
+    static_cast<void>(put(c, t));
+  }
+  r.text = std::to_string(cmd.tasks.size());
+  say(c, std::move(r));
+}
+
+reply broker::put(client& c, new_task& n) {
+  reply r;
+  r.what = answer::inserted;
+  tube& t = *c.used_;
+  if (!n.key.empty()) {
+    if (entry* e = find_by_key(t, n.key)) {
+      r.number = e->fields.id;
+      if (n.mode == if_exists::keep) {
+        r.what = answer::kept;
+        return r;
+      }
+      if (n.mode == if_exists::refuse) {
+        r.what = answer::exists;
+        return r;
+      }
+      if (e->fields.state == task_state::reserved) {
+        r.what = answer::taken;
+        return r;
+      }
+      remove(*e);
+      r.what = answer::replaced;
+    }
+  }
+  r.number = create(t, n).fields.id;
+  return r;
+}
+
+void broker::run_reserve(client& c, const command& cmd) {
+  if (!c.works_) {
+    c.works_ = true;
+    ++figures_.workers;
+  }
+  if (!cmd.limit) ++figures_.reserves_without_limit;
+  wait(c, cmd.limit, cmd.number);
+}
+
+void broker::run_reserve_task(client& c, const command& cmd) {
+  if (!c.works_) {
+    c.works_ = true;
+    ++figures_.workers;
+  }
+  entry* e = find(cmd.number);
+  if (e == nullptr || e->fields.state == task_state::reserved) return say(c, answer::not_found);
+  reply r;
+  r.what = answer::reserved;
+  tube& t = *e->home;
+  lease(c, *e, true, r.task);
+  note_due(t);
+  say(c, std::move(r));
+}
+
+/// Delete, release, bury, touch: what the holder of a lease does.
+void broker::run_on_lease(client& c, const command& cmd) {
+  entry* e = find(cmd.number);
+  if (e == nullptr) return say(c, answer::not_found);
+  lease_token token = cmd.token;
+  if (token == 0 && e->holder == &c) token = e->fields.token;
+  if (cmd.what == verb::remove) {
+    if (may_remove(e->fields, token) != outcome::done) {
+      return say(c, cmd.token != 0 ? answer::stale_lease : answer::not_found);
+    }
+    tube& t = *e->home;
+    ++t.deletes;
+    remove(*e);
+    note_due(t);
+    return say(c, answer::deleted);
+  }
+  if (e->fields.state != task_state::reserved || e->fields.token != token) {
+    return say(c, cmd.token != 0 ? answer::stale_lease : answer::not_found);
+  }
+  if (cmd.what == verb::touch) {
+    static_cast<void>(server::touch(e->fields, token, due_after(wall_, e->fields.ttr)));
+    e->lease_end = now_ + std::chrono::nanoseconds(e->fields.ttr);
+    alarms_.reset(e->lease, e->lease_end);
+    if (options_.durable_leases && !e->fields.bound_to_connection) write_later(*e);
+    return say(c, answer::touched);
+  }
+  take_out(*e);
+  end_lease(*e);
+  if (cmd.what == verb::bury) {
+    static_cast<void>(server::bury(e->fields, token, cmd.priority, next_burial()));
+  } else if (server::release(e->fields, token, cmd.priority, wall_, cmd.time) == outcome::dead) {
+    bury_or_move(*e);
+  }
+  write_later(*e);
+  say(c, cmd.what == verb::bury ? answer::buried : answer::released);
+  put_in(*e);
+}
+
+void broker::run_kick(client& c, const command& cmd) {
+  if (cmd.what == verb::kick_task) {
+    entry* e = find(cmd.number);
+    if (e == nullptr ||
+        (e->fields.state != task_state::buried && e->fields.state != task_state::delayed)) {
+      return say(c, answer::not_found);
+    }
+    tube& t = *e->home;
+    take_out(*e);
+    static_cast<void>(server::kick(e->fields, wall_));
+    write_later(*e);
+    put_in(*e);
+    note_due(t);
+    return say(c, answer::kicked_task);
+  }
+  tube& t = *c.used_;
+  std::uint64_t kicked = 0;
+  const bool buried = t.count(task_state::buried) != 0;
+  while (kicked < cmd.number) {
+    entry* e = buried ? first_of(t, t.buried) : first_of(t, t.delayed);
+    if (e == nullptr) break;
+    take_out(*e);
+    static_cast<void>(server::kick(e->fields, wall_));
+    write_later(*e);
+    put_in(*e);
+    ++kicked;
+  }
+  note_due(t);
+  say(c, answer::kicked, kicked);
+}
+
+void broker::run_peek(client& c, const command& cmd) {
+  entry* e = nullptr;
+  tube& t = *c.used_;
+  switch (cmd.what) {
+    case verb::peek: e = find(cmd.number); break;
+    case verb::peek_ready: e = first_of(t, t.ready); break;
+    case verb::peek_delayed: e = first_of(t, t.delayed); break;
+    default: e = first_of(t, t.buried); break;
+  }
+  if (e == nullptr) return say(c, answer::not_found);
+  reply r;
+  r.what = answer::found;
+  r.task = {.id = e->fields.id, .token = 0, .body = body_of(*e)};
+  say(c, std::move(r));
+}
+
+void broker::run_by_key(client& c, const command& cmd) {
+  tube& t = *c.used_;
+  entry* e = find_by_key(t, cmd.text);
+  if (e == nullptr) return say(c, answer::not_found);
+  if (e->fields.state == task_state::reserved) return say(c, answer::taken, e->fields.id);
+  const task_id id = e->fields.id;
+  if (cmd.what == verb::cancel) {
+    remove(*e);
+    note_due(t);
+    return say(c, answer::cancelled, id);
+  }
+  take_out(*e);
+  static_cast<void>(server::reschedule(e->fields, wall_, cmd.time));
+  write_later(*e);
+  put_in(*e);
+  note_due(t);
+  say(c, answer::rescheduled, id);
+}
+
+void broker::run_tubes(client& c, const command& cmd) {
+  switch (cmd.what) {
+    case verb::use: {
+      tube& t = tube_named(cmd.text);
+      ++t.users;
+      --c.used_->users;
+      doubtful_tubes_.push_back(c.used_);
+      c.used_ = &t;
+      break;
+    }
+    case verb::watch: {
+      tube& t = tube_named(cmd.text);
+      if (std::find(c.watched_.begin(), c.watched_.end(), &t) == c.watched_.end()) {
+        c.watched_.push_back(&t);
+        ++t.watchers;
+      }
+      return say(c, answer::watching, c.watched_.size());
+    }
+    case verb::ignore: {
+      const auto at = std::find_if(c.watched_.begin(), c.watched_.end(),
+                                   [&](const tube* t) { return t->name == cmd.text; });
+      if (at != c.watched_.end()) {
+        if (c.watched_.size() < 2) return say(c, answer::not_ignored);
+        --(*at)->watchers;
+        doubtful_tubes_.push_back(*at);
+        *at = c.watched_.back();
+        c.watched_.pop_back();
+      }
+      return say(c, answer::watching, c.watched_.size());
+    }
+    default: break;
+  }
+  reply r;
+  r.what = answer::using_tube;
+  r.text = c.used_->name;
+  say(c, std::move(r));
+}
+
+void broker::run_pause(client& c, const command& cmd) {
+  tube* t = find_tube(cmd.text);
+  if (t == nullptr) return say(c, answer::not_found);
+  ++t->pauses;
+  alarms_.stop(t->pause_end);
+  t->pause_end = {};
+  t->pause = cmd.time;
+  t->paused_until = now_ + std::chrono::nanoseconds(cmd.time);
+  t->on_disk.pause = cmd.time;
+  t->on_disk.paused_until = due_after(wall_, cmd.time);
+  if (cmd.time > 0) {
+    t->pause_end = alarms_.start(t->paused_until, {&broker::on_pause_end, this, t});
+  }
+  change(*t);
+  say(c, answer::paused);
+  serve(*t);
+}
+
+/// What the client holds is ready again; what it waits for is not waited for any more.
+void broker::leave(client& c) {
+  if (c.left_) return;
+  c.behind_.clear();
+  stop_waiting(c);
+  if (c.resumed_) std::erase(resumed_, &c);
+  while (!c.held_.empty()) {
+    entry& e = c.held_.front();
+    take_out(e);
+    end_lease(e);
+    static_cast<void>(give_back(e.fields, e.fields.token, wall_));
+    if (options_.durable_leases) write_later(e);
+    put_in(e);
+  }
+  --c.used_->users;
+  doubtful_tubes_.push_back(c.used_);
+  for (tube* t : c.watched_) {
+    --t->watchers;
+    doubtful_tubes_.push_back(t);
+  }
+  c.watched_.clear();
+  --figures_.connections;
+  if (c.puts_) --figures_.producers;
+  if (c.works_) --figures_.workers;
+  c.left_ = true;
+  // Replies of this round may still name it.
+  if (const auto found = clients_.find(&c); found != clients_.end()) {
+    left_.push_back(std::move(found->second));
+    clients_.erase(found);
+  }
+}
+
+void broker::say(client& c, reply r) { replies_.emplace_back(&c, std::move(r)); }
+
+void broker::say(client& c, answer a, std::uint64_t number) {
+  reply r;
+  r.what = a;
+  r.number = number;
+  say(c, std::move(r));
+}
+
+void broker::deliver() {
+  std::vector<client*> to_flush;
+  for (auto& [c, r] : replies_) {
+    if (!c->to_flush_) {
+      c->to_flush_ = true;
+      to_flush.push_back(c);
+    }
+    c->deliver(std::move(r));
+  }
+  replies_.clear();
+  for (client* c : to_flush) {
+    c->to_flush_ = false;
+    c->flush();
+  }
+  for (const shared_client& c : left_) c->left();
+  left_.clear();
+}
+
+void broker::fail(const std::string& why) {
+  failed_ = true;
+  for (auto& [c, r] : replies_) {
+    r = {};
+    r.what = answer::internal_error;
+    r.text = why;
+  }
+  for (auto& [c, shared] : clients_) {
+    if (!c->waits_) continue;
+    c->waits_ = false;
+    say(*c, answer::internal_error);
+  }
+  deliver();
+}
+
+void broker::note_commit(std::uint64_t commands, std::uint64_t took) noexcept {
+  ++figures_.batches;
+  figures_.batched_commands += commands;
+  figures_.sync_nanoseconds += took;
+}
+
+void broker::close_books() {
+  id_ceiling_ = next_id_;
+  burial_ceiling_ = next_burial_;
+  new_marks_ = true;
+}
+
+}  // namespace verge::server

@@ -1,0 +1,117 @@
+#include "committer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+namespace verge::server {
+
+namespace {
+
+/// A round takes no more than this, so that replies of the first do not wait for the last.
+constexpr std::size_t most_at_once = 8192;
+/// A wait this long is looked at again: it may be longer than timers go.
+constexpr std::chrono::hours longest_sleep{24};
+
+}  // namespace
+
+wall_time wall_now() noexcept {
+  timespec t{};
+  ::clock_gettime(CLOCK_REALTIME, &t);
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+committer::committer(store& s, broker_options options, std::function<wall_time()> wall)
+    : store_(s), broker_(s, options), wall_(std::move(wall)) {
+  broker_.recover(clock::now(), wall_());
+}
+
+void committer::wake() noexcept { static_cast<void>(woken_.try_send(true)); }
+
+void committer::submit(std::vector<request> requests) {
+  bool first = false;
+  {
+    std::lock_guard held(lock_);
+    first = queue_.empty();
+    std::move(requests.begin(), requests.end(), std::back_inserter(queue_));
+  }
+  if (first) wake();
+}
+
+void committer::submit(request r) {
+  bool first = false;
+  {
+    std::lock_guard held(lock_);
+    first = queue_.empty();
+    queue_.push_back(std::move(r));
+  }
+  if (first) wake();
+}
+
+void committer::stop() noexcept {
+  stopping_.store(true);
+  wake();
+}
+
+void committer::run(runtime* timers) {
+  const auto ring = [this] { wake(); };
+  alarm_ = timers != nullptr ? after_func(*timers, longest_sleep, ring)
+                             : after_func(longest_sleep, ring);
+  std::vector<request> taken;
+  for (bool more = true;;) {
+    if (!more) sleep_until_needed();
+    {
+      std::lock_guard held(lock_);
+      if (queue_.size() <= most_at_once) {
+        taken.swap(queue_);
+      } else {
+        const auto end = queue_.begin() + most_at_once;
+        std::move(queue_.begin(), end, std::back_inserter(taken));
+        queue_.erase(queue_.begin(), end);
+      }
+      more = !queue_.empty();
+    }
+    const bool last = stopping_.load() && taken.empty() && !more;
+    broker_.begin(clock::now(), wall_());
+    try {
+      for (request& r : taken) broker_.execute(r.from, std::move(r.what));
+      more |= broker_.advance();
+      if (last) broker_.close_books();
+      const batch& changes = broker_.changes();
+      if (!changes.empty() && !broker_.has_failed()) {
+        const auto begin = std::chrono::steady_clock::now();
+        store_.write(changes);
+        const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
+        broker_.note_commit(taken.size(), static_cast<std::uint64_t>(took.count()));
+      }
+      broker_.committed();
+    } catch (const store_error& e) {
+      broker_.fail(e.what());
+      if (on_failure) on_failure(e.what());
+      more = false;
+    }
+    taken.clear();
+    if (last) break;
+  }
+  alarm_ = timer();
+}
+
+void committer::sleep_until_needed() {
+  if (stopping_.load()) return;
+  clock::time_point wake_at = clock::now() + longest_sleep;
+  if (const auto alarm = broker_.next_alarm()) wake_at = std::min(wake_at, *alarm);
+  if (const auto due = broker_.next_due()) {
+    const wall_time now = wall_();
+    // The difference of two wall times may overflow; a day is long enough.
+    const auto left = *due <= now ? std::chrono::nanoseconds(0)
+                      : *due > now + std::chrono::nanoseconds(longest_sleep).count()
+                          ? std::chrono::nanoseconds(longest_sleep)
+                          : std::chrono::nanoseconds(*due - now);
+    wake_at = std::min(wake_at, clock::now() + left);
+  }
+  alarm_.reset_at(wake_at);
+  static_cast<void>(woken_.recv());
+}
+
+}  // namespace verge::server

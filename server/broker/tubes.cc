@@ -1,0 +1,53 @@
+#include <algorithm>
+
+#include "broker.h"
+
+namespace verge::server {
+
+tube* broker::find_tube(const std::string& name) noexcept {
+  const auto found = tubes_by_name_.find(name);
+  return found == tubes_by_name_.end() || !is_used(*found->second) ? nullptr : found->second;
+}
+
+tube& broker::tube_named(const std::string& name) {
+  if (const auto found = tubes_by_name_.find(name); found != tubes_by_name_.end()) {
+    return *found->second;
+  }
+  auto made = std::make_unique<tube>();
+  tube& t = *made;
+  t.number = next_tube_++;
+  t.name = name;
+  t.on_disk.number = t.number;
+  t.on_disk.name = name;
+  tubes_[t.number] = std::move(made);
+  tubes_by_name_[name] = &t;
+  tubes_in_order_.push_back(&t);
+  return t;
+}
+
+void broker::change(tube& t) {
+  if (t.changed) return;
+  t.changed = true;
+  changed_tubes_.push_back(&t);
+}
+
+/// A tube exists while it has tasks or a client that uses or watches it. The one called "default"
+/// always does. It is dropped at the end of a round: what the round removes still needs it.
+bool broker::is_used(const tube& t) noexcept {
+  return t.users != 0 || t.watchers != 0 || t.tasks() != 0 || t.name == "default";
+}
+
+void broker::drop_if_unused(tube& t) {
+  if (is_used(t) || t.changed) return;
+  if (t.is_noted) due_.erase({t.noted_due, &t});
+  alarms_.stop(t.pause_end);
+  if (t.in_store) removed_tubes_.push_back(t.number);
+  // The last one takes its place in the list.
+  const auto at = std::find(tubes_in_order_.begin(), tubes_in_order_.end(), &t);
+  *at = tubes_in_order_.back();
+  tubes_in_order_.pop_back();
+  tubes_by_name_.erase(t.name);
+  tubes_.erase(t.number);
+}
+
+}  // namespace verge::server

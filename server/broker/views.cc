@@ -1,0 +1,93 @@
+// What is shown: tasks, tubes, the server.
+
+#include <algorithm>
+
+#include "broker.h"
+
+namespace verge::server {
+
+task_view broker::view_of(entry& e) {
+  task_view v;
+  v.fields = e.fields;
+  v.tube = e.home->name;
+  v.age = std::max<nanoseconds>(wall_ - e.fields.created, 0);
+  if (e.fields.state == task_state::reserved) {
+    v.time_left = std::chrono::nanoseconds(e.lease_end - now_).count();
+  } else if (e.fields.state == task_state::delayed) {
+    v.time_left = e.fields.due - wall_;
+  }
+  v.time_left = std::max<nanoseconds>(v.time_left, 0);
+  return v;
+}
+
+tube_view broker::view_of(tube& t) {
+  tube_view v;
+  v.name = t.name;
+  v.urgent = t.urgent;
+  v.ready = t.count(task_state::ready);
+  v.reserved = t.count(task_state::reserved);
+  v.delayed = t.count(task_state::delayed);
+  v.buried = t.count(task_state::buried);
+  v.total = t.total;
+  v.using_it = t.users;
+  v.waiting = t.waiting.size();
+  v.watching = t.watchers;
+  v.pause = t.pause;
+  if (is_paused(t)) v.pause_left = std::chrono::nanoseconds(t.paused_until - now_).count();
+  v.deletes = t.deletes;
+  v.pauses = t.pauses;
+  return v;
+}
+
+server_view broker::view_of_all() {
+  server_view v = figures_;
+  for (const tube* t : tubes_in_order_) {
+    if (!is_used(*t)) continue;
+    ++v.tubes;
+    v.urgent += t->urgent;
+    v.delayed += t->counts[0];
+    v.ready += t->counts[1];
+    v.reserved += t->counts[2];
+    v.buried += t->counts[3];
+  }
+  const store_figures f = store_.figures();
+  v.bytes_written = f.bytes_written;
+  v.disk_bytes = f.disk_bytes;
+  v.in_memory = entries_.size();
+  v.uptime = (wall_ - start_) / 1'000'000'000;
+  v.draining = draining_;
+  return v;
+}
+
+void broker::run_show(client& c, const command& cmd) {
+  view shown;
+  switch (cmd.what) {
+    case verb::stats_task: {
+      entry* e = find(cmd.number);
+      if (e == nullptr) return say(c, answer::not_found);
+      shown = view_of(*e);
+      break;
+    }
+    case verb::stats_tube: {
+      tube* t = find_tube(cmd.text);
+      if (t == nullptr) return say(c, answer::not_found);
+      shown = view_of(*t);
+      break;
+    }
+    case verb::stats: shown = view_of_all(); break;
+    default: {
+      std::vector<std::string> names;
+      const auto& tubes = cmd.what == verb::list_tubes ? tubes_in_order_ : c.watched_;
+      for (const tube* t : tubes) {
+        if (is_used(*t)) names.push_back(t->name);
+      }
+      shown = std::move(names);
+    }
+  }
+  reply r;
+  r.what = answer::shown;
+  r.shown = std::make_shared<const view>(std::move(shown));
+  say(c, std::move(r));
+}
+
+}  // namespace verge::server

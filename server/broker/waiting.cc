@@ -1,0 +1,172 @@
+// Leases, and clients that wait for a task.
+
+#include <algorithm>
+#include <chrono>
+
+#include "broker.h"
+
+namespace verge::server {
+
+namespace {
+
+/// In the last second of a lease its client is not left waiting for another task.
+constexpr std::chrono::nanoseconds safety_margin = std::chrono::seconds(1);
+
+std::uint64_t mix(std::uint64_t n) noexcept {
+  n ^= n >> 30;
+  n *= 0xbf58476d1ce4e5b9U;
+  n ^= n >> 27;
+  n *= 0x94d049bb133111ebU;
+  return n ^ (n >> 31);
+}
+
+clock::time_point after(clock::time_point now, nanoseconds d) noexcept {
+  const auto most = clock::time_point::max() - now;
+  return now + std::min<clock::duration>(most, std::chrono::nanoseconds(d));
+}
+
+}  // namespace
+
+lease_token broker::new_token(const entry& e) const noexcept {
+  return mix(options_.seed ^ mix(e.fields.id * 0x9e3779b97f4a7c15U + e.fields.reserves + 1)) | 1;
+}
+
+/// The first of all ready tasks in the tubes that the client watches.
+entry* broker::best_for(client& c) {
+  entry* best = nullptr;
+  for (tube* t : c.watched_) {
+    if (is_paused(*t)) continue;
+    entry* e = first_of(*t, t->ready);
+    if (e == nullptr) continue;
+    if (best == nullptr || ready_order_of(e->fields) < ready_order_of(best->fields)) best = e;
+  }
+  return best;
+}
+
+void broker::lease(client& c, entry& e, bool any_state, handed_out& to) {
+  take_out(e);
+  const lease_token token = new_token(e);
+  static_cast<void>(server::reserve(e.fields, token, due_after(wall_, e.fields.ttr), any_state));
+  e.fields.bound_to_connection = true;
+  put_in(e);
+  if (options_.durable_leases) write_later(e);
+  e.holder = &c;
+  c.held_.push_back(e);
+  e.lease_end = after(now_, e.fields.ttr);
+  e.lease = alarms_.start(e.lease_end, {&broker::on_lease_end, this, &e});
+  to = {.id = e.fields.id, .token = token, .body = body_of(e)};
+}
+
+void broker::end_lease(entry& e) noexcept {
+  alarms_.stop(e.lease);
+  e.lease = {};
+  if (e.holder == nullptr) return;
+  e.holder->held_.erase(e.holder->held_.iterator_to(e));
+  e.holder = nullptr;
+}
+
+bool broker::hand_out(client& c) {
+  entry* e = best_for(c);
+  if (e == nullptr) return false;
+  reply r;
+  r.what = answer::reserved;
+  r.number = std::min<std::uint64_t>(c.wants_, 1);
+  lease(c, *e, false, r.task);
+  while (r.number < c.wants_ && (e = best_for(c)) != nullptr) {
+    ++r.number;
+    lease(c, *e, false, r.more.emplace_back());
+  }
+  say(c, std::move(r));
+  return true;
+}
+
+/// Ready tasks go to those who wait, the first to come first.
+void broker::serve(tube& t) {
+  while (!t.waiting.empty() && !is_paused(t) && first_of(t, t.ready) != nullptr) {
+    client& c = *t.waiting.begin()->second;
+    stop_waiting(c);
+    hand_out(c);
+  }
+}
+
+std::optional<clock::time_point> broker::first_lease_end(client& c) noexcept {
+  std::optional<clock::time_point> first;
+  for (const entry& e : c.held_) {
+    if (!first || e.lease_end < *first) first = e.lease_end;
+  }
+  return first;
+}
+
+void broker::wait(client& c, std::optional<nanoseconds> limit, std::uint64_t wants) {
+  c.wants_ = wants;
+  if (hand_out(c)) return;
+  const auto lease_end = first_lease_end(c);
+  if (lease_end && *lease_end - safety_margin <= now_) {
+    // A paused tube's tasks count as well: they are ready, only not handed out.
+    const bool something_ready = std::any_of(c.watched_.begin(), c.watched_.end(), [](const tube* t) {
+      return t->counts[static_cast<std::size_t>(task_state::ready)] != 0;
+    });
+    if (!something_ready) return say(c, answer::deadline_soon);
+  }
+  if ((limit && *limit <= 0) || c.half_closed_) return say(c, answer::timed_out);
+  c.waits_ = true;
+  c.waits_for_ever_ = !limit;
+  c.wait_until_ = limit ? after(now_, *limit) : clock::time_point::max();
+  c.wait_number_ = next_wait_++;
+  for (tube* t : c.watched_) t->waiting.insert({c.wait_number_, &c});
+  ++figures_.waiting;
+  clock::time_point wake = c.wait_until_;
+  if (lease_end) wake = std::min(wake, std::max(now_, *lease_end - safety_margin));
+  if (wake != clock::time_point::max()) {
+    c.wait_end_ = alarms_.start(wake, {&broker::on_wait_end, this, &c});
+  }
+}
+
+/// The reply is said right after. What the client has sent meanwhile comes next.
+void broker::stop_waiting(client& c) {
+  if (!c.waits_) return;
+  c.waits_ = false;
+  alarms_.stop(c.wait_end_);
+  c.wait_end_ = {};
+  --figures_.waiting;
+  for (tube* t : c.watched_) t->waiting.erase({c.wait_number_, &c});
+  if (!c.resumed_ && !c.behind_.empty()) {
+    c.resumed_ = true;
+    resumed_.push_back(&c);
+  }
+}
+
+void broker::on_wait_end(broker& b, void* about) {
+  client& c = *static_cast<client*>(about);
+  c.wait_end_ = {};
+  const bool late = c.wait_until_ <= b.now_;
+  b.stop_waiting(c);
+  b.say(c, late ? answer::timed_out : answer::deadline_soon);
+}
+
+void broker::on_lease_end(broker& b, void* about) {
+  entry& e = *static_cast<entry*>(about);
+  ++b.figures_.timeouts;
+  b.take_out(e);
+  e.lease = {};
+  b.end_lease(e);
+  if (expire(e.fields, e.fields.token, b.wall_) == outcome::dead) {
+    b.bury_or_move(e);
+    b.write_later(e);
+  } else if (b.options_.durable_leases || e.fields.state == task_state::delayed) {
+    b.write_later(e);
+  }
+  b.put_in(e);
+}
+
+void broker::on_pause_end(broker& b, void* about) {
+  tube& t = *static_cast<tube*>(about);
+  t.pause_end = {};
+  t.paused_until = {};
+  t.pause = 0;
+  t.on_disk.paused_until = 0;
+  t.on_disk.pause = 0;
+  b.serve(t);
+}
+
+}  // namespace verge::server

@@ -1,0 +1,126 @@
+#include "server.h"
+
+#include <sys/timerfd.h>
+
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include <verge/time.h>
+
+namespace verge::server {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+std::unique_ptr<store> open_store(const server_options& o) {
+  if (o.in_memory) return make_memory_store();
+  rocks_options rocks = o.rocks;
+  rocks.directory = o.directory;
+  rocks.mode = o.mode;
+  return open_rocks_store(rocks);
+}
+
+/// A timer that never fires, and becomes readable when the wall clock is set.
+int make_clock_watch() {
+  const int number = ::timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+  if (number < 0) throw std::system_error(errno, std::generic_category(), "timerfd_create");
+  return number;
+}
+
+void arm_clock_watch(int number) {
+  itimerspec never{};
+  never.it_value.tv_sec = std::numeric_limits<time_t>::max();
+  ::timerfd_settime(number, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, nullptr);
+}
+
+}  // namespace
+
+task_server::task_server(server_options options,
+                         std::function<void(const std::string&)> on_failure)
+    : options_(std::move(options)),
+      store_(open_store(options_)),
+      committer_(std::make_unique<committer>(*store_, options_.broker)),
+      runtime_({.processors = options_.processors}) {
+  house_ = std::make_unique<connection_house>(*committer_, options_.limits,
+                                              beanstalk::identify(options_.limits.body));
+  committer_->on_failure = std::move(on_failure);
+  runtime_.run([this]() -> verge::task<> {
+    listener_ = tcp_listener::listen(options_.listen).or_throw();
+    address_ = listener_.local().or_throw();
+    clock_watch_ = fd::adopt(make_clock_watch()).or_throw();
+    co_return;
+  });
+  committing_ = std::thread([this] { committer_->run(&runtime_); });
+  accepting_ = runtime_.spawn([this] { return accept(); });
+  watching_ = runtime_.spawn([this] { return watch_clock(); });
+}
+
+task_server::~task_server() { stop(); }
+
+void task_server::drain(bool on) {
+  /// A client that is nobody's: it only tells the broker.
+  class messenger final : public client {
+    void deliver(reply) override {}
+    void flush() noexcept override {}
+    void left() noexcept override {}
+  };
+  const auto from = std::make_shared<messenger>();
+  committer_->submit({{from, command(verb::drain, on ? 1U : 0U)},
+                      {from, command(verb::leave)}});
+}
+
+verge::task<> task_server::accept() {
+  for (;;) {
+    auto [conn, error] = co_await listener_.accept();
+    if (error == net_errc::closed) co_return;
+    if (error) {
+      co_await sleep(100ms);
+      continue;
+    }
+    // One more than allowed is closed at once: the client sees the end of the stream.
+    if (house_->open.load() >= options_.limits.connections) continue;
+    auto made = std::make_shared<connection>(*house_, std::move(conn));
+    {
+      std::lock_guard held(lock_);
+      if (connections_.size() >= sweep_at_) {
+        std::erase_if(connections_, [](const auto& c) { return c.expired(); });
+        sweep_at_ = std::max<std::size_t>(64, 2 * connections_.size());
+      }
+      connections_.push_back(made);
+    }
+    made->start();
+  }
+}
+
+verge::task<> task_server::watch_clock() {
+  for (;;) {
+    arm_clock_watch(clock_watch_.native_handle());
+    const auto error = co_await clock_watch_.readable();
+    if (error) co_return;
+    std::uint64_t ignored = 0;
+    static_cast<void>(!::read(clock_watch_.native_handle(), &ignored, sizeof ignored));
+    committer_->clock_stepped();
+  }
+}
+
+void task_server::stop() {
+  if (std::exchange(stopped_, true)) return;
+  static_cast<void>(listener_.close());
+  static_cast<void>(clock_watch_.close());
+  accepting_.join();
+  watching_.join();
+  {
+    std::lock_guard held(lock_);
+    for (const auto& weak : connections_) {
+      if (const auto c = weak.lock()) c->finish();
+    }
+  }
+  // A client that does not take its replies does not keep the server from ending.
+  for (int i = 0; i < 500 && house_->open.load() != 0; ++i) std::this_thread::sleep_for(10ms);
+  committer_->stop();
+  committing_.join();
+}
+
+}  // namespace verge::server

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <verge/endpoint.h>
+#include <verge/net.h>
+#include <verge/runtime.h>
+
+#include "../store/rocks_store.h"
+#include "connection.h"
+
+/// The task server as a whole: a store, the committer's thread, listeners.
+namespace verge::server {
+
+struct server_options {
+  endpoint listen{endpoint::loopback(11300)};
+  std::string directory{"verge-data"};
+  bool in_memory{false};  ///< nothing is kept on disk
+  durability mode{durability::synced};
+  broker_options broker;
+  connection_limits limits;
+  rocks_options rocks;
+  unsigned processors{0};
+};
+
+class task_server {
+ public:
+  /// Opens the store and listens. Throws store_error, or std::system_error if it cannot listen.
+  /// If the store fails later, `on_failure` is called once, with what to say: the server answers
+  /// nothing but errors from then on, and is to be stopped.
+  explicit task_server(server_options options,
+                       std::function<void(const std::string&)> on_failure = {});
+  task_server(const task_server&) = delete;
+  task_server& operator=(const task_server&) = delete;
+  /// As stop().
+  ~task_server();
+
+  /// Where it listens.
+  endpoint address() const { return address_; }
+  /// Takes no connections and no commands any more, answers what was given, and closes the store.
+  void stop();
+  /// No more puts.
+  void drain(bool on);
+
+ private:
+  verge::task<> accept();
+  verge::task<> watch_clock();
+
+  server_options options_;
+  std::unique_ptr<store> store_;
+  std::unique_ptr<committer> committer_;
+  std::unique_ptr<connection_house> house_;
+  runtime runtime_;
+  tcp_listener listener_;
+  fd clock_watch_;
+  endpoint address_;
+  std::mutex lock_;
+  std::vector<std::weak_ptr<connection>> connections_;
+  std::size_t sweep_at_{64};
+  std::thread committing_;
+  join_handle<> accepting_;
+  join_handle<> watching_;
+  bool stopped_{false};
+};
+
+}  // namespace verge::server

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "store.h"
+
+/// How tasks, tubes and index entries are written as keys and values.
+///
+///   F                               the format: a number
+///   M name                          ids, burials, the clock mark
+///   T id                         -> fields, then body         written once, by put
+///   S id                         -> fields                    if they have changed since
+///   D tube due id                -> nothing                   delayed tasks, in the order of due
+///   R tube priority due id       -> nothing                   ready tasks, in their order
+///   B tube burial id             -> nothing                   buried tasks, oldest first
+///   K tube key                   -> id
+///   U tube                       -> name, counts, pause
+///
+/// Numbers in keys are big-endian, so that their order is the order of the bytes. Numbers in values
+/// are as short as they can be. A body is written once and never again, however often the task changes.
+namespace verge::server::records {
+
+inline constexpr std::uint32_t format = 1;
+
+std::string format_key();
+std::string mark_key(std::string_view name);
+std::string task_key(task_id id);
+std::string changes_key(task_id id);
+std::string index_key(tube_number tube, const place& p, task_id id);
+/// What all entries of an index of a tube begin with.
+std::string index_prefix(tube_number tube, place_kind kind);
+std::string key_key(tube_number tube, std::string_view key);
+std::string tube_key(tube_number tube);
+
+/// The id and the place in a key of an index. False if it is none.
+bool parse_index_key(std::string_view key, tube_number& tube, place& p, task_id& id);
+
+void append_fields(std::string& out, const task& t, const place& p);
+/// Takes the fields off the front. Throws store_error if they are not right.
+stored_task take_fields(std::string_view& in);
+
+std::string tube_value(const tube_record& t);
+tube_record parse_tube(tube_number number, std::string_view value);
+
+std::string number_value(std::uint64_t n);
+std::uint64_t parse_number(std::string_view value);
+
+/// The big-endian numbers of keys.
+std::uint64_t id_at(std::string_view key, std::size_t offset);
+std::uint32_t tube_at(std::string_view key, std::size_t offset);
+
+}  // namespace verge::server::records

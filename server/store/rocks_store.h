@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "store.h"
+
+/// Tasks on disk, in RocksDB.
+///
+/// One family with a letter in front of each key (records.h): a family that is seldom written keeps
+/// every log since its last flush, and with one family there is none.
+///
+/// Options that matter, each because of something that was measured:
+///  - kTolerateCorruptedTailRecords: a torn last record is dropped, as it was never acknowledged; a
+///    damaged one in the middle refuses to open. The default drops all that follows, silently.
+///  - Keys that are written once are removed with SingleDelete: put and remove annihilate each
+///    other at the next flush, and leave no tombstone.
+///  - The broker always scans from where it was, never from the first key: nothing walks over
+///    tombstones again and again.
+namespace verge::server {
+
+/// What a reply means for the disk.
+enum class durability : std::uint8_t {
+  synced,   ///< it has been told to the disk, and survives loss of power: the default
+  written,  ///< the kernel has it: survives kill -9, not loss of power
+};
+
+struct rocks_options {
+  std::string directory;
+  durability mode{durability::synced};
+  std::uint64_t memtable_bytes{32U << 20};
+  std::uint64_t cache_bytes{32U << 20};
+  bool must_exist{false};  ///< for tools: do not make a new one
+};
+
+/// Opens the directory, or makes it. Throws store_error with what is wrong and what to do.
+std::unique_ptr<store> open_rocks_store(const rocks_options& options);
+
+/// Reads everything and returns what is wrong: nothing if all invariants hold. Every task has one
+/// place, every index entry points to a task that points back, every key names one task that has
+/// it, every count is right, every body can be read.
+struct check_report {
+  std::uint64_t tasks{0};
+  std::uint64_t bodies_bytes{0};
+  std::vector<std::string> faults;  ///< the first hundred
+  std::uint64_t fault_count{0};
+};
+check_report check_rocks_store(const std::string& directory);
+
+}  // namespace verge::server

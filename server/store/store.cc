@@ -1,0 +1,28 @@
+#include "store.h"
+
+#include <limits>
+
+namespace verge::server {
+
+position beginning_of(place_kind kind) noexcept {
+  const std::int64_t first = kind == place_kind::buried ? 0 : std::numeric_limits<std::int64_t>::min();
+  return {.where = {.kind = kind, .priority = 0, .at = first}, .id = 0};
+}
+
+bool batch::empty() const noexcept {
+  return insertions.empty() && updates.empty() && removals.empty() && tubes.empty() &&
+         tubes_removed.empty() && !id_ceiling && !burial_ceiling && !clock_mark;
+}
+
+void batch::clear() noexcept {
+  insertions.clear();
+  updates.clear();
+  removals.clear();
+  tubes.clear();
+  tubes_removed.clear();
+  id_ceiling.reset();
+  burial_ceiling.reset();
+  clock_mark.reset();
+}
+
+}  // namespace verge::server

@@ -1,0 +1,140 @@
+#include "serve_command.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+
+#include <verge/version.h>
+
+#include "serve/server.h"
+
+namespace verge::server {
+
+namespace {
+
+/// The status of a server whose disk has failed: EX_IOERR of sysexits.h.
+constexpr int disk_failed = 74;
+
+/// As many descriptors as the system lets us have: a connection takes one.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+bool is_loopback(const endpoint& at) {
+  const std::string text = at.to_string();
+  return text.starts_with("127.") || text.starts_with("[::1]");
+}
+
+}  // namespace
+
+serve_command::serve_command(CLI::App& tool) {
+  serve_ = tool.add_subcommand("serve", "Serve delayed tasks that survive a crash");
+  serve_->add_option("--listen", listen_, "Address and port")->capture_default_str();
+  serve_->add_option("--data", directory_, "The directory that tasks are kept in")
+      ->capture_default_str();
+  serve_
+      ->add_option("--durability", durability_,
+                   "What a reply means. synced: it survives loss of power; written: it survives "
+                   "kill -9; none: tasks are in memory alone")
+      ->check(CLI::IsMember({"synced", "written", "none"}))
+      ->capture_default_str();
+  serve_
+      ->add_option("--leases", leases_,
+                   "durable: reservations are written before tasks are handed out; memory: as "
+                   "beanstalkd has them")
+      ->check(CLI::IsMember({"durable", "memory"}))
+      ->capture_default_str();
+  serve_->add_option("--max-body", body_limit_, "The longest body, in bytes")
+      ->check(CLI::Range(1U, 1U << 30))
+      ->capture_default_str();
+  serve_->add_option("--max-connections", connections_, "Connections at one time")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  serve_->add_option("--window", in_memory_, "Tasks in memory; the others are on disk alone")
+      ->check(CLI::Range(10'000, 100'000'000))
+      ->capture_default_str();
+  serve_->add_option("--processors", processors_, "Threads that serve; 0: one for each core");
+  serve_->add_flag("--insecure", insecure_,
+                   "Listen on an address that other machines can reach, without TLS and tokens");
+
+  check_ = tool.add_subcommand("check", "Read a directory of tasks and prove its invariants");
+  check_->add_option("DIR", directory_, "The directory")->required();
+}
+
+int serve_command::run() { return check_->parsed() ? check() : serve(); }
+
+int serve_command::check() {
+  const check_report report = check_rocks_store(directory_);
+  for (const std::string& fault : report.faults) std::printf("fault: %s\n", fault.c_str());
+  std::printf("%s: %llu tasks, %llu bytes of bodies, %llu faults\n", directory_.c_str(),
+              static_cast<unsigned long long>(report.tasks),
+              static_cast<unsigned long long>(report.bodies_bytes),
+              static_cast<unsigned long long>(report.fault_count));
+  return report.fault_count == 0 ? 0 : 1;
+}
+
+int serve_command::serve() {
+  server_options options;
+  const auto [at, error] = endpoint::parse(listen_);
+  if (error) {
+    throw std::invalid_argument("'" + listen_ + "' is no address: write one like 127.0.0.1:11300");
+  }
+  if (!insecure_ && !is_loopback(at)) {
+    throw std::invalid_argument(
+        listen_ + " can be reached from other machines, and the server has no password: listen on "
+                  "127.0.0.1, or say --insecure if the network is yours alone");
+  }
+  options.listen = at;
+  options.directory = directory_;
+  options.in_memory = durability_ == "none";
+  options.mode = durability_ == "written" ? durability::written : durability::synced;
+  options.broker.durable_leases = leases_ == "durable";
+  options.broker.most_in_memory = in_memory_;
+  options.broker.seed = static_cast<std::uint64_t>(wall_now());
+  options.limits.body = body_limit_;
+  options.limits.connections = connections_;
+  options.processors = processors_;
+  raise_descriptor_limit();
+
+  // Before any thread is started, so that all have them blocked and sigwait gets them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int s : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&signals, s);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  std::atomic<bool> failed{false};
+  const pid_t self = ::getpid();
+  task_server server(options, [&](const std::string& why) {
+    std::fprintf(stderr, "verge: %s\n", why.c_str());
+    failed.store(true);
+    ::kill(self, SIGTERM);
+  });
+  std::printf("verge %s serves tasks at %s, %s\n", std::string(version()).c_str(),
+              server.address().to_string().c_str(),
+              options.in_memory ? "in memory" : ("from " + directory_).c_str());
+  std::fflush(stdout);
+  for (;;) {
+    int got = 0;
+    if (::sigwait(&signals, &got) != 0) continue;
+    if (got == SIGUSR1 || got == SIGUSR2) {
+      server.drain(got == SIGUSR1);
+      std::printf(got == SIGUSR1 ? "takes no more puts\n" : "takes puts again\n");
+      std::fflush(stdout);
+      continue;
+    }
+    break;
+  }
+  server.stop();
+  std::printf("stopped\n");
+  return failed.load() ? disk_failed : 0;
+}
+
+}  // namespace verge::server
