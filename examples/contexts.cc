@@ -46,7 +46,7 @@ verge::task<> serve(verge::context parent, std::chrono::milliseconds limit) {
     const std::optional<std::string> first = co_await verge::under(ctx, verge::recv(answers));
     std::printf("%s\n", first->c_str());
   } catch (const verge::context_error& e) {
-    std::printf("nobody has answered: %s\n", e.code().message().c_str());
+    std::printf("no backend has answered: %s\n", e.code().message().c_str());
   }
 }  // the canceller is destroyed, which cancels what still runs
 

@@ -147,7 +147,7 @@ class shop {
     const bool on_terminal = isatty(STDOUT_FILENO) != 0;
     const std::uint64_t expected = orders_.size() - stopped_;
     const auto patience = verge::clock::now() + chosen_.last + 60s;
-    std::cout << "  " << stopped_ << " stopped, " << put_off_ << " put off, " << expected
+    std::cout << "  " << stopped_ << " stopped, " << put_off_ << " postponed, " << expected
               << " left to fire\n";
     for (auto next = verge::clock::now();; next += on_terminal ? 100ms : 1s) {
       while (fired_ < expected && verge::clock::now() < next) std::this_thread::sleep_for(10ms);

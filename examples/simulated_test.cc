@@ -78,7 +78,7 @@ int main() {
     sim.run_for(1ns);
     check(left_alone.why_it_ended() == "idle", "and not a nanosecond longer");
     sim.run_for(7h);
-    check(busy.why_it_ended().empty(), "one that is used goes on");
+    check(busy.why_it_ended().empty(), "one that is used continues");
     sim.run_for(1h);
     check(busy.why_it_ended() == "midnight", "until midnight");
     user.stop();
@@ -88,7 +88,7 @@ int main() {
     const auto server = verge::go([answers]() -> verge::task<> {
       for (int i = 0; i < 12; ++i) co_await verge::send(answers, i);
     });
-    check(sim.run(poll(answers)) == 15, "the poller asks twelve times, and three times in vain");
+    check(sim.run(poll(answers)) == 15, "twelve polls are answered and three are not");
     check(verge::clock::now() == start + 8h + 30min + 15h + 10s, "a day has passed");
 
     // A wait that can never end is an error that lists what each task waits for. (The user was
@@ -97,7 +97,7 @@ int main() {
       sim.run([&]() -> verge::task<> { co_await verge::recv(answers); });
     } catch (const verge::deadlock& e) {
       check(std::string(e.what()).find("waits for chan receive") != std::string::npos,
-            "nobody is going to answer");
+            "there is no server to answer");
     }
   }
   return wrong == 0 ? 0 : 1;

@@ -377,7 +377,7 @@ TEST_P(linked_system, answers_every_workload_with_its_metrics) {
   EXPECT_THROW(peer.run(ask("fly", 1)), std::runtime_error);
 }
 
-// Stands still for a second; the same code for all of a kind, so one of each kind will do.
+// Stops for a second; the code is the same for all of a kind, so one of each kind is enough.
 TEST(linked_systems, fire_what_has_become_due_while_the_process_stood_still) {
   for (const char* name : {"verge/hybrid", "verge/timer_queue"}) {
     const answer a = linked_peer_named(name).run({.workload = "fire", .timers = 2'000});
@@ -392,7 +392,7 @@ INSTANTIATE_TEST_SUITE_P(all, linked_system, testing::ValuesIn(linked_systems())
                            return name;
                          });
 
-// libev has functions of libevent's names; who is called depends on the order of linking.
+// libev has functions with libevent's names; which is called depends on the link order.
 TEST(linked_systems, libevent_is_libevent_and_not_the_imitation_that_libev_has) {
   const auto names = linked_systems();
   if (std::find(names.begin(), names.end(), "libevent") == names.end())

@@ -55,7 +55,7 @@ verge::task<> conversation::run(verge::context ctx) {
 }
 
 /// Set once for every wait for a request, and once for every request. What comes in between - empty
-/// lines, or further bytes of a request - does not put it off.
+/// lines, or further bytes of a request - does not extend it.
 void conversation::set_read_deadline() {
   const auto wanted = parser_.inside() ? deadline::request : deadline::idle;
   if (std::exchange(read_deadline_, wanted) == wanted) return;
