@@ -64,9 +64,9 @@ TEST_F(any_fd, writing_to_a_pipe_without_readers_is_an_error_and_no_signal) {
   ASSERT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL) << "or the test would show nothing";
   auto [from, to] = make_pipe().or_throw();
   from.close();
-  EXPECT_EQ(to.write_all("anybody?").wait().error, std::errc::broken_pipe);
+  EXPECT_EQ(to.write_all("hello?").wait().error, std::errc::broken_pipe);
   auto in_task = rt.run(
-      [&t = to]() -> task<std::error_code> { co_return (co_await t.write_all("anybody?")).error; });
+      [&t = to]() -> task<std::error_code> { co_return (co_await t.write_all("hello?")).error; });
   EXPECT_EQ(in_task, std::errc::broken_pipe);
   sigset_t pending;
   sigpending(&pending);
