@@ -89,7 +89,7 @@ TEST(slab, nodes_have_the_size_and_the_alignment_asked_for) {
 
 TEST(slab, unsupported_sizes_and_alignments_are_rejected) {
   EXPECT_THROW(slab_pool(4097), std::invalid_argument);
-  EXPECT_THROW(slab_pool(std::numeric_limits<std::size_t>::max()), std::invalid_argument);
+  EXPECT_THROW(slab_pool{std::numeric_limits<std::size_t>::max()}, std::invalid_argument);
   EXPECT_THROW(slab_pool(8, 0), std::invalid_argument);
   EXPECT_THROW(slab_pool(8, 24), std::invalid_argument);
   EXPECT_THROW(slab_pool(8, 128), std::invalid_argument);

@@ -48,7 +48,7 @@
 ///                          bool has_channel(), bool has_source()       under the lock
 ///                          auto close_channel(), void wake(that)       in state `closing`
 ///                          void stop_source()                          runs the users' callbacks
-///                          void disarm()                               drops shares of timer and stop
+///                          void disarm()                               drops the shares given out
 ///                          void finish_hook(context_hook&)             not a child; unlocks
 ///   atomic<T>, lock, backoff
 ///   drop_user(node*)     users.fetch_sub, unused() at zero
