@@ -372,7 +372,7 @@ TEST(chan_handle, may_be_a_temporary_in_a_wait) {
 TEST(chan_handle, without_a_channel_throws) {
   chan<int> ch(1);
   const chan<int> moved = std::move(ch);
-  // NOLINTBEGIN(bugprone-use-after-move): that is the point
+  // NOLINTBEGIN(bugprone-use-after-move,clang-analyzer-cplusplus.Move): the subject
   EXPECT_FALSE(ch);
   EXPECT_THROW(ch.send(1), std::logic_error);
   EXPECT_THROW(ch.recv(), std::logic_error);
@@ -382,7 +382,7 @@ TEST(chan_handle, without_a_channel_throws) {
   EXPECT_THROW(static_cast<void>(ch.size()), std::logic_error);
   EXPECT_THROW(verge::recv(ch).wait(), std::logic_error);
   EXPECT_THROW(verge::send(ch, 1).wait(), std::logic_error);
-  // NOLINTEND(bugprone-use-after-move)
+  // NOLINTEND(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
   EXPECT_THROW(receiver<int>().recv(), std::logic_error);
   try {
     chan<int>(nullptr).close();

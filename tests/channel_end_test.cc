@@ -16,7 +16,6 @@
 #include <thread>
 #include <vector>
 
-#include <support/as_default.h>
 #include <support/patience.h>
 #include <support/scale.h>
 #include <support/thread_state.h>
@@ -25,7 +24,6 @@ namespace verge {
 namespace {
 
 using namespace std::chrono_literals;
-using test::as_default;
 using test::eventually;
 
 class channels_of_a_runtime_that_ends : public testing::TestWithParam<engine> {
