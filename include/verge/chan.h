@@ -14,7 +14,7 @@
 
 #pragma GCC visibility push(default)
 
-/// Channels: values handed from one task or thread to another.
+/// Channels pass values from one task or thread to another.
 ///
 ///   verge::chan<int> ch(16);                       // room for 16 values; 0: unbuffered
 ///

@@ -74,7 +74,7 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
   std::coroutine_handle<promise_type> coroutine_;
 };
 
-/// A task that runs beside the others, for joining or cancelling it.
+/// A handle to a spawned task, for joining or cancelling it.
 ///
 /// Destroying the handle detaches: the task continues. The handle is not thread-safe, except for
 /// cancel() and done(): any thread may call these during the handle's lifetime. On an empty handle,

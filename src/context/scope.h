@@ -15,7 +15,7 @@
 /// the ground rules. One allocation; the timer's node comes from its runtime's slabs, and a channel
 /// or a stop_source is created on first use.
 ///
-/// Ground rules, beside those of the tree
+/// Ground rules, in addition to those of the tree
 ///  - `channel_` and `source_` are written under the lock while the scope is live.
 ///  - `timer_` is written before the scope is known to any other thread. The thread that finishes
 ///    the scope stops the timer and releases it.

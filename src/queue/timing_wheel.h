@@ -171,8 +171,8 @@ class timing_wheel {
         {tick, divisor(tick), interval, std::make_unique<wheel_bucket[]>(shape_.size)});
   }
 
-  /// The wheels do not move until a bucket expires. If there is none they can advance to `now`, so
-  /// that a new timer is put no higher than necessary.
+  /// The wheels do not move until a bucket expires. If none has expired they can advance to `now`,
+  /// so that a new timer is put no higher than necessary.
   void catch_up(std::int64_t now) noexcept {
     if (now - now_ < shape_.tick || !due_->empty()) return;
     if (delays_.empty() || now < delays_.first_expiry()) turn_to(now - now % shape_.tick);
