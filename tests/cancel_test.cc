@@ -130,7 +130,7 @@ TEST(cancelled_task, is_cancelled_however_deep_it_waits) {
 
 // ---- Time-outs of tasks -------------------------------------------------------------------------
 
-TEST(timeout_of_a_task, gives_the_result_of_one_that_is_in_time) {
+TEST(timeout_of_a_task, returns_the_result_of_a_task_that_is_in_time) {
   simulation sim;
   const int got = sim.run([]() -> task<int> {
     auto work = []() -> task<int> {

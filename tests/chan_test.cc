@@ -38,7 +38,7 @@ task<void> receive_into(receiver<int> from, std::vector<int>& to) {
 
 // ---- Values and their order ---------------------------------------------------------------------
 
-TEST(chan, gives_values_in_the_order_they_were_sent) {
+TEST(chan, delivers_values_in_the_order_they_were_sent) {
   chan<int> ch(3);
   ch.send(1);
   ch.send(2);
@@ -252,7 +252,7 @@ TEST(try_recv, lets_a_waiting_sender_proceed) {
 
 // ---- Closing ------------------------------------------------------------------------------------
 
-TEST(closed_chan, gives_what_was_sent_before_and_then_nothing) {
+TEST(closed_chan, delivers_what_was_sent_before_and_then_nothing) {
   chan<int> ch(3);
   ch.send(1);
   ch.send(2);

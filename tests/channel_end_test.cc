@@ -85,7 +85,7 @@ TEST_P(channels_of_a_runtime_that_ends, are_closed) {
   }
 }
 
-TEST_P(channels_of_a_runtime_that_ends, give_what_was_sent_before) {
+TEST_P(channels_of_a_runtime_that_ends, deliver_what_was_sent_before) {
   auto rt = make_runtime();
   auto c = rt->run([] { return after(0s); });
   ticker t = rt->run([] { return ticker(1ms); });

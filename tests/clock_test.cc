@@ -208,7 +208,7 @@ TEST(fast_clock_death_test, obeys_the_environment) {
       testing::ExitedWithCode(0), "VERGE_CLOCK=sundial is not known");
 }
 
-TEST(manual_clock, stands_still_until_it_is_moved) {
+TEST(manual_clock, moves_only_when_told_to) {
   manual_clock c(time_point(5s));
   EXPECT_EQ(c.now(), time_point(5s));
   EXPECT_EQ(c.advance(1h), time_point(1h + 5s));

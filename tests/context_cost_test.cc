@@ -78,7 +78,7 @@ TEST(context_cost, a_context_that_is_done_is_off_the_tree) {
   EXPECT_TRUE(detail::context_access::scope(parent)->is_leaf());
 }
 
-TEST(context_cost, of_timers_is_given_back_whatever_becomes_of_the_context) {
+TEST(context_cost, of_timers_is_freed_however_the_context_ends) {
   for (const auto& e : test::engines) {
     SCOPED_TRACE(e.name);
     const context_key<token> key;

@@ -39,7 +39,7 @@ TEST(cpu_quota, is_rounded_up_to_whole_processors) {
   EXPECT_EQ(cpus_of_quota("100001\n", "100000\n"), 2u);
 }
 
-TEST(cpu_quota, is_none_where_the_text_has_none_or_makes_no_sense) {
+TEST(cpu_quota, is_absent_if_the_text_has_none_or_is_invalid) {
   for (const char* text : {"max 100000\n", "max", "", "\n", "100000", "100000 ", "100000 0\n",
                            "0 100000\n", "-5 100000\n", "x 100000\n", "100000 x\n", "1e5 100000\n",
                            "99999999999999999999999 100000\n"}) {

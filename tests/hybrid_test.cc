@@ -141,7 +141,7 @@ TEST_F(hybrid_engine, fires_once_though_its_tokens_have_wrapped_around) {
   for (int i = 0; i < 100'000; ++i) others.push_back(&start(2000 * second, [] {}));
   int fired = 0;
   timer_node& t = start(1000 * second, [&] { ++fired; });
-  // A ticker gets a new entry whenever it is reset; then it is to fire once.
+  // A ticker gets a new entry whenever it is reset; then it must fire once.
   for (int i = 1; i <= 40'000; ++i) detail::reset_ticker(&t, 1000 * second - i * 17 * ms);
   detail::reset_timer_after(&t, 320 * second);
   ASSERT_GE(counts().deleted, 40'000U);

@@ -1,4 +1,4 @@
-// When a task has ended: after all of its code, wherever that runs.
+// A task has ended after all of its code has run, on any thread.
 
 #include <gtest/gtest.h>
 #include <verge/chan.h>

@@ -106,7 +106,7 @@ class slow_source : private detail::poller::source {
 
 /// On a loaded machine the polling thread is woken long before it runs. It does not sleep past the
 /// timer, however often the monitor finds the timer overdue meanwhile.
-TEST(the_monitor, counts_no_poller_that_was_woken_and_has_yet_to_run) {
+TEST(the_monitor, does_not_count_a_poller_that_was_woken_and_has_not_run_yet) {
   fake_clockwork fake(2);
   slow_source source(*fake.scheduler().net());
   ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));

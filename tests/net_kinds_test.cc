@@ -177,7 +177,7 @@ TEST(endpoint, is_written_as_it_is_read) {
   EXPECT_FALSE(endpoint::loopback(1) == endpoint::loopback(2));
 }
 
-TEST(endpoint, text_that_is_no_address_is_refused) {
+TEST(endpoint, invalid_text_is_rejected) {
   for (const char* s :
        {"", "localhost:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
         "127.0.0.1:80x", "1.2.3:80", "[::1:80", "[::1]80", "[::1%eth]:80", "[]:80", ":80",

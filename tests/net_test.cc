@@ -228,7 +228,7 @@ TEST_F(net, operations_allocate_nothing) {
 
 // ---- Closing
 
-TEST_F(net, closing_ends_whatever_waits) {
+TEST_F(net, closing_ends_all_waits) {
   auto [near, far] = connect();
   auto listener = rt.run([]() -> task<tcp_listener> {
     co_return tcp_listener::listen(endpoint::loopback(0)).or_throw();

@@ -299,7 +299,7 @@ TEST_F(net, connecting_can_be_limited_and_cancelled) {
   EXPECT_THROW(pending.join(), cancelled);
 }
 
-TEST_F(net, a_limit_on_connecting_is_none_on_the_connection) {
+TEST_F(net, a_limit_on_connecting_does_not_limit_the_connection) {
   as_default here(rt);
   auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
   auto near = tcp_conn::connect(listener.local().or_throw(), 10s).wait().or_throw();

@@ -379,7 +379,7 @@ TEST(poller, a_regular_file_is_refused) {
   EXPECT_EQ(p.close(fileno(file.get())), std::errc::no_such_file_or_directory);
 }
 
-TEST(poller, what_is_no_descriptor_or_open_twice_or_not_open_is_refused) {
+TEST(poller, invalid_or_already_open_or_closed_descriptors_are_rejected) {
   poller p;
   pipe_ends pipe;
   listener first;

@@ -44,7 +44,7 @@ class run_queue_test : public testing::Test {
   std::vector<std::unique_ptr<numbered>> items_;
 };
 
-TEST_F(run_queue_test, gives_back_what_it_was_given_in_order) {
+TEST_F(run_queue_test, returns_its_items_in_order) {
   EXPECT_TRUE(queue_.empty());
   EXPECT_EQ(queue_.take(), nullptr);
   for (int round = 0; round < 5; ++round) {  // past the end of the ring

@@ -167,7 +167,7 @@ TEST(select, a_case_without_a_channel_is_never_ready) {
   EXPECT_EQ(select(verge::recv(none, unexpected), otherwise()).wait(), 1u);
 }
 
-TEST(select, waits_beside_a_case_without_a_channel) {
+TEST(select, waits_with_a_case_without_a_channel) {
   stepper s;
   chan<int> a;
   auto h = go([&]() -> task<std::size_t> {

@@ -89,7 +89,7 @@ TEST_P(simulated_clock, is_the_true_one_on_threads_that_take_no_part_and_when_it
   }).join();
 }
 
-TEST_P(simulated_clock, is_what_a_real_runtime_beside_the_simulation_does_not_see) {
+TEST_P(simulated_clock, is_not_seen_by_a_real_runtime) {
   runtime rt({.processors = 1, .engine = GetParam().engine});
   std::atomic<bool> done{false};
   rt.spawn([&] {

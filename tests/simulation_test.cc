@@ -34,7 +34,7 @@ TEST(simulation, starts_where_it_is_told_to) {
   EXPECT_EQ(simulation_options().start, time_point(1h));
 }
 
-TEST(simulation, gives_the_result_of_what_it_runs_or_throws_what_that_throws) {
+TEST(simulation, returns_the_result_or_throws_the_exception_of_what_it_runs) {
   simulation sim(7);
   EXPECT_EQ(sim.seed(), 7u);
   EXPECT_EQ(sim.run([]() -> task<int> { co_return 1; }), 1);
@@ -77,7 +77,7 @@ TEST(simulation, threads_of_the_code_under_test_come_in_as_participants) {
   t.join();
 }
 
-TEST(simulation, jumps_over_hours_beside_a_thread_that_waits_for_a_channel) {
+TEST(simulation, jumps_over_hours_while_a_thread_waits_for_a_channel) {
   simulation sim;
   chan<int> c;
   auto waiting = sim.thread([&] { return *c.recv(); });
@@ -219,7 +219,7 @@ TEST(simulation, does_not_begin_where_its_engine_knows_no_time) {
   other.run([]() -> task<> { co_await verge::sleep(1h); });
 }
 
-TEST(simulation, has_done_all_that_is_due_at_the_end_of_a_run) {
+TEST(simulation, has_run_everything_due_at_the_end_of_a_run) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     simulation sim(seed);
     const auto start = sim.now();

@@ -80,7 +80,7 @@ TEST(slab, nodes_have_the_size_and_the_alignment_asked_for) {
       }
       std::sort(at.begin(), at.end());
       for (std::size_t i = 1; i < at.size(); ++i) {
-        // The version of the next node lies between.
+        // The version of the next node is in between.
         EXPECT_GE(at[i] - at[i - 1], size + slab_pool::header_bytes);
       }
     }

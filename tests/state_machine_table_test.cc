@@ -195,7 +195,7 @@ TEST_P(sweeps, keep_a_waiting_timer) {
   EXPECT_EQ(traced::references, 0);
 }
 
-TEST_P(sweeps, give_a_modified_timer_its_place) {
+TEST_P(sweeps, move_a_modified_timer_to_its_place) {
   for (const timer_state s : {modified_earlier, modified_later}) {
     SCOPED_TRACE(name_of(s));
     heap_.heap.clear();
@@ -284,7 +284,7 @@ TEST_F(state_machine, a_period_beyond_the_range_of_the_clock_is_never) {
   EXPECT_EQ(t_.when, INT64_MAX);
 }
 
-TEST_F(state_machine, run_takes_deleted_heads_off_and_gives_modified_ones_their_place) {
+TEST_F(state_machine, run_removes_deleted_heads_and_moves_modified_ones) {
   put(deleted);
   EXPECT_EQ(run_timer(heap_, now), -1);
   EXPECT_EQ(traced::path, "removing removed");
@@ -318,7 +318,7 @@ TEST_F(state_machine, stop_in_the_callback_is_false_for_a_one_shot_and_true_for_
 
 // ---- figures for readers without the lock ----
 
-TEST_F(state_machine, deleted_timers_above_a_quarter_are_to_be_cleared) {
+TEST_F(state_machine, deleted_timers_above_a_quarter_must_be_cleared) {
   heap_.num_timers.set(8);
   heap_.deleted_timers.set(2);
   EXPECT_FALSE(should_clear_deleted(heap_));

@@ -254,7 +254,7 @@ TEST(stuck_callbacks, leave_what_had_fired_with_them_to_a_spare_processor) {
   }
 }
 
-TEST_F(stuck_processors, are_helped_by_so_many_spare_ones_and_then_it_is_said_once) {
+TEST_F(stuck_processors, are_helped_by_a_limited_number_of_spare_ones_and_then_reported_once) {
   auto& scheduler = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
   scheduler.limit_spares(3);
   testing::internal::CaptureStderr();

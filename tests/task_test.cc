@@ -191,7 +191,7 @@ TEST(go, allocates_one_frame_and_one_record) {
 
 // ---- Joining ------------------------------------------------------------------------------------
 
-TEST(join_handle, gives_an_exception_to_a_coroutine_that_joins) {
+TEST(join_handle, passes_an_exception_to_a_joining_coroutine) {
   stepper s;
   auto h = go([]() -> task<int> {
     auto child = go(fail);
@@ -200,7 +200,7 @@ TEST(join_handle, gives_an_exception_to_a_coroutine_that_joins) {
   EXPECT_THROW(h.join(), std::runtime_error);
 }
 
-TEST(join_handle, gives_the_exception_of_a_plain_function) {
+TEST(join_handle, passes_the_exception_of_a_plain_function) {
   stepper s;
   EXPECT_THROW(go([] { throw std::runtime_error("x"); }).join(), std::runtime_error);
 }

@@ -380,7 +380,7 @@ TEST(a_callback_that_destroys_its_own_handle, leaves_its_captures_to_the_next_st
 
 // ---- Time-outs ----------------------------------------------------------------------------------
 
-TEST(timeout, of_an_operation_that_does_not_take_place_withdraws_it) {
+TEST(timeout, of_an_operation_that_does_not_complete_withdraws_it) {
   simulation sim;
   chan<int> c;
   const auto start = sim.now();
@@ -392,7 +392,7 @@ TEST(timeout, of_an_operation_that_does_not_take_place_withdraws_it) {
   EXPECT_FALSE(c.try_recv());
 }
 
-TEST(timeout, of_an_operation_that_takes_place_gives_its_result) {
+TEST(timeout, of_an_operation_that_completes_returns_its_result) {
   simulation sim;
   chan<int> c(1);
   c.send(1);

@@ -186,7 +186,7 @@ class always_ready {
   join_handle<> task_;
 };
 
-/// One that another thread spawns is in the global queue, beside a queue that is never empty.
+/// A task that another thread spawns is in the global queue, while the local queue is never empty.
 TEST_F(turn, a_task_from_outside_waits_for_the_end_of_a_turn_and_no_longer) {
   const always_ready busy(rt);
   const std::int64_t most = rt.run([&]() -> task<std::int64_t> {

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 using test::eventually;
 using test::scale;
 
-TEST(under, ends_whatever_is_waited_for) {
+TEST(under, ends_every_kind_of_wait) {
   simulation sim;
   sim.run([]() -> task<> {
     auto [ctx, cancel] = with_timeout(background(), 1s);
@@ -148,7 +148,7 @@ TEST(under, cancels_a_task_and_waits_for_its_end) {
   });
 }
 
-TEST(under, gives_way_to_the_cancellation_of_its_own_task) {
+TEST(under, lets_the_cancellation_of_its_task_win) {
   simulation sim;
   sim.run([]() -> task<> {
     auto [ctx, cancel] = with_timeout(background(), 1h);

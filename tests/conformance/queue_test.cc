@@ -50,7 +50,7 @@ class walk {
         return pass(some_time() / 20);
     }
   }
-  /// Lets all that is pending fire.
+  /// Lets everything pending fire.
   void finish() {
     pass(farthest_);
     pass(1s);

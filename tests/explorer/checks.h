@@ -99,7 +99,7 @@ class checks {
       const std::int64_t look = stage_.first_look(*owner);
       if (look == 0 || look > due) {
         stage_.runner.fail("sleepers", stage_.name(i) + " is due at " + std::to_string(due) +
-                                           " and its heap is to be looked at " +
+                                           " and its heap must be checked at " +
                                            (look == 0 ? "never" : "at " + std::to_string(look)));
       }
     }

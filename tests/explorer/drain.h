@@ -22,9 +22,8 @@ void drain(explorer& e, Places& places, std::int64_t at, Run run, Next next) {
     }
     if (earliest == 0) return;
     if (earliest <= at) {
-      e.fail("busy loop", "all that is due at " + std::to_string(at) +
-                              " has run, and something is to be done at " +
-                              std::to_string(earliest));
+      e.fail("busy loop", "everything due at " + std::to_string(at) +
+                              " has run, and more is due at " + std::to_string(earliest));
     }
     at = earliest;
   }

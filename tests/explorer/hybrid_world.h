@@ -47,7 +47,7 @@ class quiet_atomic {
   T value_;
 };
 
-/// explored_atomic takes a 32-bit one for such a figure; the tag is none.
+/// explored_atomic treats a 32-bit one as such a figure; the tag is not one.
 class explored_tag {
  public:
   std::uint32_t load(std::memory_order o) const {

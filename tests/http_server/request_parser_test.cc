@@ -216,7 +216,7 @@ TEST(request_parser, counts_the_head_to_the_byte) {
   EXPECT_EQ(status_of(head + head, {.header_bytes = head.size()}), "200 200") << "for each request";
 }
 
-TEST(request_parser, counts_its_buffers_and_gives_them_back) {
+TEST(request_parser, counts_its_buffers_and_frees_them) {
   memory_budget budget(100'000);
   memory_share share(budget, 1'000);
   const limits l;
