@@ -82,7 +82,9 @@ TEST_F(net, plain_threads_use_it_with_wait) {
 }
 
 TEST_F(net, more_than_fits_into_the_kernel_arrives_whole_and_in_order) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   std::string sent(scale<std::size_t>(16, 2) << 20, '\0');
   for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 31 / 7);
   auto writer = rt.spawn([&]() -> task<io_result> { co_return co_await near.write_all(sent); });
@@ -95,7 +97,9 @@ TEST_F(net, more_than_fits_into_the_kernel_arrives_whole_and_in_order) {
 }
 
 TEST_F(net, a_read_that_stops_half_way_says_how_far_it_came) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   rt.run([&]() -> task<> {
     co_await near.write_all("half");
     near.shutdown_write();
@@ -108,7 +112,9 @@ TEST_F(net, a_read_that_stops_half_way_says_how_far_it_came) {
 }
 
 TEST_F(net, half_a_connection_can_be_closed_and_the_other_half_used) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   rt.run([&]() -> task<> {
     bytes64 bytes;
     co_await near.write_all("request");
@@ -136,7 +142,9 @@ TEST_F(net, small_writes_are_sent_at_once_until_set_no_delay_says_false) {
 }
 
 TEST_F(net, an_empty_buffer_is_done_at_once) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   rt.run([&]() -> task<> {
     EXPECT_EQ((co_await near.read_some(buffer(nullptr, 0))).or_throw(), 0u);
     EXPECT_EQ((co_await near.read_full(buffer(nullptr, 0))).or_throw(), 0u);
@@ -206,7 +214,9 @@ TEST_F(net, many_connections_echo_at_once) {
 }
 
 TEST_F(net, operations_allocate_nothing) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   far.set_read_deadline(clock::now() + 1h);  // its timer is created here
   // The runtime may start a thread meanwhile, which allocates; but not every time.
   std::size_t least = SIZE_MAX;

@@ -245,7 +245,9 @@ TEST_F(net, timeout_withdraws_an_operation_and_the_next_one_continues) {
 
 // Every byte wakes the reader, which waits again: the limit applies to all of it together.
 TEST_F(net, timeout_limits_a_read_that_is_woken_again_and_again) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   std::atomic<bool> over{false};
   auto dripping = rt.spawn([&]() -> task<> {
     while (!over.load()) {

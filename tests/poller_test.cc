@@ -466,7 +466,7 @@ TEST(ready_list, keeps_order_through_append_and_move) {
   a.append(std::move(b));
   EXPECT_TRUE(a.empty());
   a.push_back(r[0]);
-  b.push_back(r[1]);
+  b.push_back(r[1]);  // NOLINT(bugprone-use-after-move): promised to be empty
   b.push_back(r[2]);
   a.append(std::move(b));
   a.push_back(r[3]);
