@@ -37,7 +37,7 @@ void add_task(std::string& out, const char* word, const handed_out& t) {
 std::string yaml(const task_view& v) {
   const task& t = v.fields;
   return fmt::format(
-      "---\nid: {}\ntube: \"{}\"\nstate: {}\npri: {}\nage: {}\ndelay: {}\nttr: {}\ntime-left: {}\n"
+      "---\nid: {}\ntube: {}\nstate: {}\npri: {}\nage: {}\ndelay: {}\nttr: {}\ntime-left: {}\n"
       "file: 0\nreserves: {}\ntimeouts: {}\nreleases: {}\nburies: {}\nkicks: {}\n",
       t.id, v.tube, name_of(t.state), t.priority, v.age / second, t.delay / second, t.ttr / second,
       v.time_left / second, t.reserves, t.timeouts, t.releases, t.buries, t.kicks);
@@ -45,7 +45,7 @@ std::string yaml(const task_view& v) {
 
 std::string yaml(const tube_view& v) {
   return fmt::format(
-      "---\nname: \"{}\"\ncurrent-jobs-urgent: {}\ncurrent-jobs-ready: {}\n"
+      "---\nname: {}\ncurrent-jobs-urgent: {}\ncurrent-jobs-ready: {}\n"
       "current-jobs-reserved: {}\ncurrent-jobs-delayed: {}\ncurrent-jobs-buried: {}\n"
       "total-jobs: {}\ncurrent-using: {}\ncurrent-watching: {}\ncurrent-waiting: {}\n"
       "cmd-delete: {}\ncmd-pause-tube: {}\npause: {}\npause-time-left: {}\n",
@@ -105,8 +105,8 @@ std::string yaml(const server_view& v, const server_identity& me) {
       use.ru_utime.tv_usec, use.ru_stime.tv_sec, use.ru_stime.tv_usec, v.uptime);
   add(out,
       "binlog-oldest-index: 0\nbinlog-current-index: 0\nbinlog-records-migrated: 0\n"
-      "binlog-records-written: 0\nbinlog-max-size: 0\ndraining: {}\nid: {}\nhostname: \"{}\"\n"
-      "os: \"{}\"\nplatform: \"{}\"\n",
+      "binlog-records-written: 0\nbinlog-max-size: 0\ndraining: {}\nid: {}\nhostname: {}\n"
+      "os: {}\nplatform: {}\n",
       v.draining, me.id, me.hostname, me.os, me.platform);
   // What beanstalkd does not have.
   add(out,
@@ -155,42 +155,93 @@ void append_reply(std::string& out, const reply& r, const server_identity& me) {
     out.append("\r\n");
   };
   switch (r.what) {
-    case answer::inserted: return numbered("INSERTED ");
-    case answer::kept: return numbered("KEPT ");
-    case answer::replaced: return numbered("REPLACED ");
-    case answer::exists: return numbered("EXISTS ");
-    case answer::taken: out.append("TAKEN\r\n"); return;
-    case answer::inserted_many: return add(out, "INSERTED {} {}\r\n", r.number, r.text);
-    case answer::draining: out.append("DRAINING\r\n"); return;
+    case answer::inserted:
+      return numbered("INSERTED ");
+    case answer::kept:
+      return numbered("KEPT ");
+    case answer::replaced:
+      return numbered("REPLACED ");
+    case answer::exists:
+      return numbered("EXISTS ");
+    case answer::taken:
+      out.append("TAKEN\r\n");
+      return;
+    case answer::inserted_many:
+      return add(out, "INSERTED {} {}\r\n", r.number, r.text);
+    case answer::draining:
+      out.append("DRAINING\r\n");
+      return;
     case answer::reserved:
       if (r.number != 0) add(out, "RESERVED_BATCH {}\r\n", r.number);
       add_task(out, "RESERVED", r.task);
       for (const handed_out& t : r.more) add_task(out, "RESERVED", t);
       return;
-    case answer::timed_out: out.append("TIMED_OUT\r\n"); return;
-    case answer::deadline_soon: out.append("DEADLINE_SOON\r\n"); return;
+    case answer::timed_out:
+      out.append("TIMED_OUT\r\n");
+      return;
+    case answer::deadline_soon:
+      out.append("DEADLINE_SOON\r\n");
+      return;
     case answer::not_found:
-    case answer::stale_lease: out.append("NOT_FOUND\r\n"); return;
-    case answer::deleted: out.append("DELETED\r\n"); return;
-    case answer::released: out.append("RELEASED\r\n"); return;
-    case answer::buried: out.append("BURIED\r\n"); return;
-    case answer::touched: out.append("TOUCHED\r\n"); return;
-    case answer::kicked: return numbered("KICKED ");
-    case answer::kicked_task: out.append("KICKED\r\n"); return;
-    case answer::found: return add_task(out, "FOUND", r.task);
-    case answer::cancelled: out.append("CANCELLED\r\n"); return;
-    case answer::rescheduled: return numbered("RESCHEDULED ");
-    case answer::using_tube: return add(out, "USING {}\r\n", r.text);
-    case answer::watching: return numbered("WATCHING ");
-    case answer::not_ignored: out.append("NOT_IGNORED\r\n"); return;
-    case answer::paused: out.append("PAUSED\r\n"); return;
-    case answer::shown: return add_shown(out, *r.shown, me);
-    case answer::done: out.append("OK\r\n"); return;
-    case answer::bad_format: out.append("BAD_FORMAT\r\n"); return;
-    case answer::unknown_command: out.append("UNKNOWN_COMMAND\r\n"); return;
-    case answer::expected_crlf: out.append("EXPECTED_CRLF\r\n"); return;
-    case answer::too_big: out.append("JOB_TOO_BIG\r\n"); return;
-    case answer::internal_error: out.append("INTERNAL_ERROR\r\n"); return;
+    case answer::stale_lease:
+      out.append("NOT_FOUND\r\n");
+      return;
+    case answer::deleted:
+      out.append("DELETED\r\n");
+      return;
+    case answer::released:
+      out.append("RELEASED\r\n");
+      return;
+    case answer::buried:
+      out.append("BURIED\r\n");
+      return;
+    case answer::touched:
+      out.append("TOUCHED\r\n");
+      return;
+    case answer::kicked:
+      return numbered("KICKED ");
+    case answer::kicked_task:
+      out.append("KICKED\r\n");
+      return;
+    case answer::found:
+      return add_task(out, "FOUND", r.task);
+    case answer::cancelled:
+      out.append("CANCELLED\r\n");
+      return;
+    case answer::rescheduled:
+      return numbered("RESCHEDULED ");
+    case answer::using_tube:
+      return add(out, "USING {}\r\n", r.text);
+    case answer::watching:
+      return numbered("WATCHING ");
+    case answer::not_ignored:
+      out.append("NOT_IGNORED\r\n");
+      return;
+    case answer::paused:
+      out.append("PAUSED\r\n");
+      return;
+    case answer::shown:
+      return add_shown(out, *r.shown, me);
+    case answer::failed:
+      return add(out, "FAILED {}\r\n", r.text);
+    case answer::done:
+      out.append("DONE\r\n");
+      return;
+    case answer::bad_format:
+      out.append("BAD_FORMAT\r\n");
+      return;
+    case answer::unknown_command:
+      out.append("UNKNOWN_COMMAND\r\n");
+      return;
+    case answer::expected_crlf:
+      out.append("EXPECTED_CRLF\r\n");
+      return;
+    case answer::too_big:
+      out.append("JOB_TOO_BIG\r\n");
+      return;
+    case answer::internal_error:
+      out.append("INTERNAL_ERROR\r\n");
+      return;
   }
 }
 
