@@ -144,7 +144,6 @@ TEST_F(net, small_writes_are_sent_at_once_until_set_no_delay_says_false) {
 TEST_F(net, an_empty_buffer_is_done_at_once) {
   auto ends = connect();
   auto& near = ends.near;
-  auto& far = ends.far;
   rt.run([&]() -> task<> {
     EXPECT_EQ((co_await near.read_some(buffer(nullptr, 0))).or_throw(), 0u);
     EXPECT_EQ((co_await near.read_full(buffer(nullptr, 0))).or_throw(), 0u);

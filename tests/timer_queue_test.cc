@@ -114,8 +114,8 @@ TEST(timer_queue, lets_a_callback_use_it) {
   other = q.start(at(2s), [] { FAIL() << "the first callback stops it"; });
   q.start(at(1s), [&] {
     EXPECT_TRUE(q.stop(other));
-    q.start(at(1s), [&] { fired.push_back(1s); });
-    q.start(at(3s), [&] { fired.push_back(3s); });
+    q.start(at(1s), [&] { fired.emplace_back(1s); });
+    q.start(at(3s), [&] { fired.emplace_back(3s); });
   });
   EXPECT_EQ(q.run(at(2s)), 2u) << "what is started for now runs in the same call";
   EXPECT_EQ(q.run(at(3s)), 1u);

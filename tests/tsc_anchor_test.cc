@@ -9,7 +9,6 @@
 
 namespace {
 
-using verge::detail::bracketed_time;
 using verge::detail::tsc_anchor;
 using verge::detail::tsc_bounds;
 using verge::detail::tsc_rate;
