@@ -11,6 +11,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
+: >"$scratch/log"
 "$1" serve --listen 127.0.0.1:0 --data "$scratch/tasks" >"$scratch/log" &
 server=$!
 for ((i = 0; i < 100; ++i)); do
