@@ -315,8 +315,8 @@ class bench_run {
   nlohmann::json json_;
 };
 
-/// A connection that puts tasks with a delay of 1 s, one after the other, and notes when each is due
-/// at the earliest; and one that reserves them.
+/// A connection that puts tasks with a delay of 1 s, one after the other, and notes when each is
+/// due at the earliest; and one that reserves them.
 class paced_puts final : public conversation {
  public:
   paced_puts(int per_second, int count, std::vector<wall_time>& due)
