@@ -28,9 +28,8 @@ constexpr std::array folders{".ci",     "bench",  "cmake", "docs",  "examples",
                              "include", "server", "src",   "tests", "tools"};
 
 /// Not checked: what has not been rewritten yet, and this file, which lists the words.
-constexpr std::array<std::string_view, 6> exempt{
-    "include/verge/detail/", "server/", "src/engine/", "src/sched/", "src/timer/",
-    "tests/words_test.cc"};
+constexpr std::array<std::string_view, 5> exempt{"include/verge/detail/", "src/engine/",
+                                                 "src/sched/", "src/timer/", "tests/words_test.cc"};
 /// Texts of exempt folders that tests look for.
 constexpr std::array<std::string_view, 3> quoted{
     "nobody caught an exception", "participant is gone", "select without cases, so for ever"};
