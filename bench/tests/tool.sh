@@ -63,9 +63,10 @@ case ${1:?which case} in
     refuses --engine splay -- "there is no engine 'splay'; there are: hybrid, global_heap"
     refuses --peer kafka -- "there is no peer 'kafka'; there are: boost_asio, libuv"
     refuses --workload start -- "there is no workload 'start'; there are: start_stop, reset_later"
-    refuses --engin hybrid -- "there are: --help --engine --peer --workload --timers"
+    refuses --engin hybrid -- "--help --engine --peer --workload --timers"
     if "$VERGE" brench >said 2>&1; then fail "it knows the command brench"; fi
-    said "there are: bench --help --version"
+    said "there are: bench"
+    said "--help --version"
     ;;
 
   refuses_what_it_cannot_use)

@@ -22,8 +22,8 @@
 ///                              '------------------ buried <-------'          |
 ///                                                    ^---- attempts used up -'
 ///
-/// A task can be removed in every state: by any client while it is not reserved, and by the holder of
-/// the lease while it is.
+/// A task can be removed in every state: by any client while it is not reserved, and by the holder
+/// of the lease while it is.
 namespace verge::server {
 
 using task_id = std::uint64_t;
