@@ -146,6 +146,7 @@ class broker {
   entry* best_for(client& c);
   bool hand_out(client& c);
   void lease(client& c, entry& e, bool any_state, handed_out& to);
+  void write_lease(entry& e);
   void end_lease(entry& e) noexcept;
   void serve(tube& t);
   void stop_waiting(client& c);
@@ -159,7 +160,8 @@ class broker {
   // tubes.cc
   tube& tube_named(const std::string& name);
   tube* find_tube(const std::string& name) noexcept;
-  bool is_paused(const tube& t) const noexcept { return t.paused_until > now_; }
+  /// Until the alarm of its end has been seen: what the clock says does not matter.
+  bool is_paused(const tube& t) const noexcept { return alarms_.pending(t.pause_end); }
   static bool is_used(const tube& t) noexcept;
   void drop_if_unused(tube& t);
   void change(tube& t);

@@ -259,7 +259,7 @@ void broker::run_on_lease(client& c, const command& cmd) {
     return say(c, cmd.token != 0 ? answer::stale_lease : answer::not_found);
   }
   if (cmd.what == verb::touch) {
-    static_cast<void>(server::touch(e->fields, token, due_after(wall_, e->fields.ttr)));
+    static_cast<void>(server::touch(e->fields, token, wall_));
     e->lease_end = now_ + std::chrono::nanoseconds(e->fields.ttr);
     alarms_.reset(e->lease, e->lease_end);
     if (options_.durable_leases && !e->fields.bound_to_connection) write_later(*e);
@@ -410,7 +410,7 @@ void broker::leave(client& c) {
     take_out(e);
     end_lease(e);
     static_cast<void>(give_back(e.fields, e.fields.token, wall_));
-    if (options_.durable_leases) write_later(e);
+    write_lease(e);
     put_in(e);
   }
   --c.used_->users;

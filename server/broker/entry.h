@@ -45,6 +45,7 @@ struct entry {
   bool changed{false};  ///< the store has a second record of it
   bool dirty{false};    ///< the next batch writes it
   bool removed{false};  ///< and removes it
+  bool unsaved{false};  ///< differs from its record, but not in a way that must last
   bool leaving{false};  ///< noted as one that does not stay in memory
 };
 

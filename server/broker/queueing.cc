@@ -157,11 +157,11 @@ void broker::place_in(window<Order>& w, entry& e) {
     w.insert(e);
     if (entries_.size() <= options_.most_in_memory || w.size() <= options_.chunk) return;
     entry& last = w.drop_last();
-    if (place_for(last) != last.stored_at) write_later(last);
+    if (last.unsaved || place_for(last) != last.stored_at) write_later(last);
     let_go(last);
     return;
   }
-  if (place_for(e) != e.stored_at) write_later(e);
+  if (e.unsaved || place_for(e) != e.stored_at) write_later(e);
   let_go(e);
 }
 
@@ -188,16 +188,16 @@ void broker::fill(tube& t, window<Order>& w) {
       w.read_up_to(Order::of(last));
     }
     for (stored_task& s : found) {
-      if (entry* known = entries_.find(s.fields.id)) {
-        // Loaded for this round alone, and now within the window.
-        if (!known->removed && !known->order.is_linked() && known->leaving &&
-            state_by(Order::kind) == known->fields.state && w.covers(Order::of(*known))) {
-          w.insert(*known);
-        }
-        continue;
-      }
+      if (entries_.find(s.fields.id) != nullptr) continue;
       entry& e = load(std::move(s));
       if (e.fields.state != task_state::reserved) put_in(e);
+    }
+    // Those that were about to be in the store only, and may not be there yet.
+    for (entry* e : leaving_) {
+      if (e->home == &t && !e->removed && !e->order.is_linked() &&
+          state_by(Order::kind) == e->fields.state && w.covers(Order::of(*e))) {
+        w.insert(*e);
+      }
     }
   }
   filling_ = outer;
@@ -259,25 +259,23 @@ std::uint64_t broker::next_burial() {
   return next_burial_++;
 }
 
-/// Where the store has to have the task. It may stay where it is if it is found there after a
-/// restart: a ready task that is in memory, in the index of delayed tasks with its time come.
+/// Where the store has to have the task. A ready task that is in memory, and one that is reserved,
+/// may stay in the index of delayed tasks if their time had come: there they are found after a
+/// restart.
 place broker::place_for(const entry& e) const noexcept {
   const task& t = e.fields;
-  const bool same_tube = e.stored_tube == t.tube;
   switch (t.state) {
     case task_state::delayed:
       return {.kind = place_kind::delayed, .priority = 0, .at = t.due};
     case task_state::buried:
       return {.kind = place_kind::buried, .priority = 0, .at = static_cast<std::int64_t>(t.burial)};
-    case task_state::reserved:
-      if (e.stored_at.kind != place_kind::none && same_tube) return e.stored_at;
-      break;
     case task_state::ready:
-      if (e.order.is_linked() && same_tube && e.stored_at.kind == place_kind::delayed &&
-          e.stored_at.at <= wall_) {
-        return e.stored_at;
-      }
-      break;
+    case task_state::reserved: break;
+  }
+  const bool in_memory = e.order.is_linked() || t.state == task_state::reserved;
+  if (in_memory && e.stored_tube == t.tube && e.stored_at.kind == place_kind::delayed &&
+      e.stored_at.at <= wall_) {
+    return e.stored_at;
   }
   return {.kind = place_kind::ready, .priority = t.priority, .at = t.due};
 }
@@ -329,18 +327,17 @@ bool broker::fall_due(tube& t) {
   return more;
 }
 
+/// Tasks that have fallen due come first: a client whose wait ends at the same time gets one.
 bool broker::advance() {
   if (failed_) return false;
-  alarms_.run(now_, options_.chunk);
-  bool more = false;
   std::size_t tubes = tubes_.size();
   while (!due_.empty() && due_.begin()->first <= wall_ && tubes-- > 0) {
-    more |= fall_due(*due_.begin()->second);
-    if (more) break;
+    if (fall_due(*due_.begin()->second)) break;
   }
+  alarms_.run(now_, options_.chunk);
   resume();
   const auto alarm = alarms_.next();
-  return more || (alarm && *alarm <= now_) || (!due_.empty() && due_.begin()->first <= wall_);
+  return (alarm && *alarm <= now_) || (!due_.empty() && due_.begin()->first <= wall_);
 }
 
 const batch& broker::changes() {
@@ -361,6 +358,7 @@ const batch& broker::changes() {
       continue;
     }
     const place where = place_for(*e);
+    e->unsaved = false;
     if (stored) {
       const auto old = old_keys_.find(e->fields.id);
       batch_.updates.push_back({.fields = &e->fields,

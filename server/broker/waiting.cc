@@ -46,15 +46,24 @@ entry* broker::best_for(client& c) {
 void broker::lease(client& c, entry& e, bool any_state, handed_out& to) {
   take_out(e);
   const lease_token token = new_token(e);
-  static_cast<void>(server::reserve(e.fields, token, due_after(wall_, e.fields.ttr), any_state));
+  static_cast<void>(server::reserve(e.fields, token, wall_, any_state));
   e.fields.bound_to_connection = true;
   put_in(e);
-  if (options_.durable_leases) write_later(e);
+  write_lease(e);
   e.holder = &c;
   c.held_.push_back(e);
   e.lease_end = after(now_, e.fields.ttr);
   e.lease = alarms_.start(e.lease_end, {&broker::on_lease_end, this, &e});
   to = {.id = e.fields.id, .token = token, .body = body_of(e)};
+}
+
+/// A reservation, or its end: written now, or when the task leaves memory.
+void broker::write_lease(entry& e) {
+  if (options_.durable_leases) {
+    write_later(e);
+  } else {
+    e.unsaved = true;
+  }
 }
 
 void broker::end_lease(entry& e) noexcept {
@@ -153,8 +162,10 @@ void broker::on_lease_end(broker& b, void* about) {
   if (expire(e.fields, e.fields.token, b.wall_) == outcome::dead) {
     b.bury_or_move(e);
     b.write_later(e);
-  } else if (b.options_.durable_leases || e.fields.state == task_state::delayed) {
+  } else if (e.fields.state == task_state::delayed) {
     b.write_later(e);
+  } else {
+    b.write_lease(e);
   }
   b.put_in(e);
 }

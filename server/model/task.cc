@@ -76,12 +76,14 @@ outcome fall_due(task& t, wall_time now) noexcept {
   return outcome::done;
 }
 
-outcome reserve(task& t, lease_token token, wall_time lease_end, bool any_state) noexcept {
+outcome reserve(task& t, lease_token token, wall_time now, bool any_state) noexcept {
   const bool allowed = any_state ? t.state != task_state::reserved : t.state == task_state::ready;
   if (!allowed) return outcome::wrong_state;
   t.state = task_state::reserved;
   t.token = token;
-  t.lease_end = lease_end;
+  t.lease_end = due_after(now, t.ttr);
+  t.burial = 0;
+  t.due = std::min(t.due, now);
   ++t.reserves;
   return outcome::done;
 }
@@ -120,9 +122,9 @@ outcome give_back(task& t, lease_token token, wall_time now) noexcept {
   return outcome::done;
 }
 
-outcome touch(task& t, lease_token token, wall_time lease_end) noexcept {
+outcome touch(task& t, lease_token token, wall_time now) noexcept {
   if (const outcome o = holds(t, token); o != outcome::done) return o;
-  t.lease_end = lease_end;
+  t.lease_end = due_after(now, t.ttr);
   return outcome::done;
 }
 

@@ -111,8 +111,9 @@ wall_time due_after(wall_time now, nanoseconds delay) noexcept;
 void begin(task& t, wall_time now, nanoseconds delay) noexcept;
 /// From delayed to ready, if its time has come.
 outcome fall_due(task& t, wall_time now) noexcept;
-/// From ready to reserved. With `any_state`, from delayed and buried as well.
-outcome reserve(task& t, lease_token token, wall_time lease_end, bool any_state = false) noexcept;
+/// From ready to reserved, for as long as its TTR. With `any_state`, from delayed and buried as
+/// well.
+outcome reserve(task& t, lease_token token, wall_time now, bool any_state = false) noexcept;
 /// Back from reserved. With a delay the task is delayed by it; without one by its back-off, if it
 /// has that, and otherwise it is ready and keeps its place in the order.
 outcome release(task& t, lease_token token, std::uint32_t priority, wall_time now,
@@ -121,8 +122,8 @@ outcome release(task& t, lease_token token, std::uint32_t priority, wall_time no
 outcome expire(task& t, lease_token token, wall_time now) noexcept;
 /// The connection that held the lease is closed. That is not held against the task.
 outcome give_back(task& t, lease_token token, wall_time now) noexcept;
-/// Puts off the end of the lease.
-outcome touch(task& t, lease_token token, wall_time lease_end) noexcept;
+/// The TTR begins anew.
+outcome touch(task& t, lease_token token, wall_time now) noexcept;
 outcome bury(task& t, lease_token token, std::uint32_t priority, std::uint64_t burial) noexcept;
 /// From buried or delayed to ready.
 outcome kick(task& t, wall_time now) noexcept;
