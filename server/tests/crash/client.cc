@@ -18,7 +18,10 @@ connection::connection(std::uint16_t port) {
   at.sin_family = AF_INET;
   at.sin_port = htons(port);
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd_, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0) return close();
+  if (::connect(fd_, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0) {
+    close();
+    return;
+  }
   // A server that says nothing for a minute is as good as gone, and a test that waits is not.
   const timeval patience{.tv_sec = 60, .tv_usec = 0};
   ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

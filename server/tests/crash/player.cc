@@ -135,12 +135,11 @@ known_task player::new_task() {
 }
 
 /// PRI DELAY TTR BYTES and options, and the body.
-std::string player::put_line(const known_task& t, bool in_batch) {
+std::string player::put_line(const known_task& t) {
   std::string line = std::to_string(t.priority) + " " + std::to_string(t.delay / millisecond) + " " +
                      std::to_string(t.ttr / millisecond) + " " + std::to_string(t.body->size());
   if (t.max_attempts != 0) line += " attempts=" + std::to_string(t.max_attempts);
   if (!t.dead_letter.empty()) line += " dead=" + t.dead_letter;
-  static_cast<void>(in_batch);
   return line + "\r\n" + *t.body + "\r\n";
 }
 
@@ -163,7 +162,7 @@ void player::add_put() {
             std::to_string(t.ttr / second) + " " + std::to_string(t.body->size()) + "\r\n" + *t.body +
             "\r\n";
   } else {
-    out_ += "put-ms " + put_line(t, false);
+    out_ += "put-ms " + put_line(t);
   }
   c.what.made.push_back(std::move(t));
   c.take = [this](const std::string& answer, step& s) {
@@ -186,7 +185,7 @@ void player::add_put_key() {
   sent_command c;
   c.what.what = step::kind::put;
   c.text = "put-key " + t.key + " " + mode;
-  out_ += c.text + " " + put_line(t, false);
+  out_ += c.text + " " + put_line(t);
   const task_id old_id = old != nullptr ? old->id : 0;
   if (old_id != 0 && mode == "replace") c.what.about.push_back(old_id);
   if (old_id != 0 && mode != "replace") c.what.changed_nothing = true;
@@ -213,7 +212,7 @@ void player::add_put_batch(std::size_t count, std::size_t size) {
   for (std::size_t i = 0; i < count; ++i) {
     known_task t = new_task();
     if (size != 0) t.body = std::make_shared<const std::string>(make_body(size));
-    out_ += put_line(t, true);
+    out_ += put_line(t);
     c.what.made.push_back(std::move(t));
   }
   c.take = [this, count, text = c.text](const std::string& answer, step& s) {
@@ -351,7 +350,7 @@ void player::add_pause() {
     for (const std::string& line : {"use " + paused_tube_, std::string(), "use " + tube_}) {
       sent_command use;
       if (line.empty()) {
-        out_ += "put-ms " + put_line(t, false);
+        out_ += "put-ms " + put_line(t);
         use.what.what = step::kind::put;
         use.what.made.push_back(t);
         use.take = [this](const std::string& answer, step& s) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -64,7 +65,7 @@ class player {
   known_task* pick(const std::function<bool(const known_task&)>& fits);
   known_task new_task();
   std::string make_body(std::size_t size);
-  std::string put_line(const known_task& t, bool in_batch);
+  static std::string put_line(const known_task& t);
   void add(sent_command c);
   void add_something();
   void add_put();
@@ -98,7 +99,7 @@ class player {
   std::uint64_t burials_{std::uint64_t{1} << 40};
   task_id highest_id_{0};
   int life_{-1};
-  std::size_t answers_{0};
+  std::atomic<std::size_t> answers_{0};  ///< others look at it
   bool internal_error_{false};
   std::vector<std::string> problems_;
 };
