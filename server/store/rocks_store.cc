@@ -94,9 +94,10 @@ class rocks_store final : public store {
   void write(const batch& b) override {
     if (failed_) throw store_error("the store of " + directory_ + " has failed before; start again");
     changes_.Clear();
-    for (const batch::insertion& i : b.insertions) insert(i);
-    for (const batch::update& u : b.updates) change(u);
+    // Removals first: a key may go over to another task.
     for (const batch::removal& r : b.removals) remove(r);
+    for (const batch::update& u : b.updates) change(u);
+    for (const batch::insertion& i : b.insertions) insert(i);
     for (const tube_record& t : b.tubes) put(tube_key(t.number), tube_value(t));
     for (const tube_number n : b.tubes_removed) require_batch(changes_.Delete(tube_key(n)));
     if (b.id_ceiling) put(mark_key("ids"), number_value(*b.id_ceiling));

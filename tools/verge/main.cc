@@ -44,10 +44,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string(verge::version()));
   app.failure_message(&explain);
 
-#ifdef VERGE_HAS_SERVER
-  verge::server::serve_command server(app);
-#endif
   verge::bench::bench_command bench(app);
+#ifdef VERGE_HAS_SERVER
+  verge::server::serve_command server(app, *app.get_subcommand("bench"));
+#endif
 
   std::string name;
   CLI::App* peer = app.add_subcommand("peer", "Answer requests to one system, from the input");

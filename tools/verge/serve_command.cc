@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -35,7 +36,7 @@ bool is_loopback(const endpoint& at) {
 
 }  // namespace
 
-serve_command::serve_command(CLI::App& tool) {
+serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
   serve_ = tool.add_subcommand("serve", "Serve delayed tasks that survive a crash");
   serve_->add_option("--listen", listen_, "Address and port")->capture_default_str();
   serve_->add_option("--data", directory_, "The directory that tasks are kept in")
@@ -70,9 +71,37 @@ serve_command::serve_command(CLI::App& tool) {
 
   check_ = tool.add_subcommand("check", "Read a directory of tasks and prove its invariants");
   check_->add_option("DIR", directory_, "The directory")->required();
+
+  bench_ = bench.add_subcommand("tasks", "Measure the task server beside beanstalkd and Redis");
+  bench_->add_option("--dir", bench_options_.directory, "Where to write: the disk that is measured")
+      ->capture_default_str();
+  bench_->add_option("--rounds", bench_options_.rounds, "Rounds, of which the median counts")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  bench_->add_option("--seconds", bench_options_.seconds, "Of each measurement")
+      ->check(CLI::Range(0.1, 600.0))
+      ->capture_default_str();
+  bench_->add_option("--only", bench_options_.only, "Parts, of which all are taken otherwise")
+      ->check(CLI::IsMember({"puts", "reserves", "churn", "lateness", "memory", "many"}))
+      ->delimiter(',');
+  bench_->add_option("--many", bench_options_.many, "How many tasks the last part has")
+      ->check(CLI::Range(1000ULL, 1'000'000'000ULL))
+      ->capture_default_str();
+  bench_->add_flag("--quick", bench_options_.quick, "Everything in about two minutes");
+  bench_->add_option("--json", bench_options_.json, "Write the figures to this file");
 }
 
-int serve_command::run() { return check_->parsed() ? check() : serve(); }
+int serve_command::run() {
+  if (bench_->parsed()) {
+    bench_options_.verge = std::filesystem::read_symlink("/proc/self/exe");
+    if (bench_options_.quick) {
+      bench_options_.rounds = std::min(bench_options_.rounds, 1);
+      bench_options_.seconds = std::min(bench_options_.seconds, 1.0);
+    }
+    return bench::run_tasks_bench(bench_options_);
+  }
+  return check_->parsed() ? check() : serve();
+}
 
 int serve_command::check() {
   const check_report report = check_rocks_store(directory_);

@@ -4,13 +4,17 @@
 #include <cstdint>
 #include <string>
 
+#include "bench/tasks_bench.h"
+
 namespace verge::server {
 
-/// `verge serve`, and what works on its directory: `verge check`.
+/// `verge serve`, what works on its directory, `verge check`, and what measures it, `verge bench
+/// tasks`.
 class serve_command {
  public:
-  explicit serve_command(CLI::App& tool);
-  bool parsed() const { return serve_->parsed() || check_->parsed(); }
+  /// `bench` is the tool's command of that name, which gets a part for tasks.
+  serve_command(CLI::App& tool, CLI::App& bench);
+  bool parsed() const { return serve_->parsed() || check_->parsed() || bench_->parsed(); }
   int run();
 
  private:
@@ -19,6 +23,8 @@ class serve_command {
 
   CLI::App* serve_;
   CLI::App* check_;
+  CLI::App* bench_;
+  bench::tasks_options bench_options_;
   std::string listen_{"127.0.0.1:11300"};
   std::string directory_{"verge-data"};
   std::string durability_{"synced"};

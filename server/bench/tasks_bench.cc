@@ -1,0 +1,408 @@
+#include "tasks_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "broker/committer.h"
+#include "load.h"
+#include "peers.h"
+
+namespace verge::server::bench {
+
+namespace {
+
+constexpr std::size_t body_size = 200;
+
+/// A system that can be started: with a directory, on a port.
+struct contender {
+  std::string name;
+  std::function<std::vector<std::string>(const std::string& dir, std::uint16_t port)> command;
+  bool redis{false};
+  double reserves_per_second;  ///< about, so that enough tasks are there to be reserved
+};
+
+std::vector<contender> contenders(const tasks_options& o) {
+  const auto verge = [&](std::vector<std::string> more) {
+    return [=, tool = o.verge](const std::string& dir, std::uint16_t port) {
+      std::vector<std::string> c{tool, "serve", "--listen", "127.0.0.1:" + std::to_string(port),
+                                 "--data", dir + "/tasks"};
+      c.insert(c.end(), more.begin(), more.end());
+      return c;
+    };
+  };
+  std::vector<contender> all;
+  all.push_back({"verge, synced", verge({}), false, 60e3});
+  all.push_back({"verge, synced, leases in memory", verge({"--leases=memory"}), false, 120e3});
+  all.push_back({"verge, in memory", verge({"--durability=none"}), false, 120e3});
+  if (const std::string b = program("beanstalkd"); !b.empty()) {
+    all.push_back({"beanstalkd -f0",
+                   [b](const std::string& dir, std::uint16_t port) {
+                     return std::vector<std::string>{b,    "-l", "127.0.0.1", "-p",
+                                                     std::to_string(port), "-b", dir, "-f0"};
+                   },
+                   false, 6e3});
+    all.push_back({"beanstalkd in memory",
+                   [b](const std::string&, std::uint16_t port) {
+                     return std::vector<std::string>{b, "-l", "127.0.0.1", "-p",
+                                                     std::to_string(port)};
+                   },
+                   false, 60e3});
+  } else {
+    fmt::print("beanstalkd is not installed: left out\n");
+  }
+  if (const std::string r = program("redis-server"); !r.empty()) {
+    all.push_back({"Redis, appendfsync always",
+                   [r](const std::string& dir, std::uint16_t port) {
+                     return std::vector<std::string>{r,        "--port", std::to_string(port),
+                                                     "--bind", "127.0.0.1",
+                                                     "--dir",  dir,
+                                                     "--appendonly", "yes",
+                                                     "--appendfsync", "always",
+                                                     "--save", ""};
+                   },
+                   true, 25e3});
+  } else {
+    fmt::print("redis-server is not installed: left out\n");
+  }
+  return all;
+}
+
+struct running {
+  scratch_directory dir;
+  server_process process;
+  std::vector<std::string> shas;
+
+  running(const tasks_options& o, const contender& c)
+      : dir(o.directory), process(make(c, dir)) {
+    if (!c.redis) return;
+    for (const std::string& script : redis_scripts()) {
+      const std::string reply =
+          ask(process.port(), "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$" +
+                                  std::to_string(script.size()) + "\r\n" + script + "\r\n",
+              "\r\n");
+      // $40\r\nSHA\r\n
+      shas.push_back(reply.substr(reply.find('\n') + 1, 40));
+    }
+  }
+
+ private:
+  static server_process make(const contender& c, const scratch_directory& dir) {
+    const std::uint16_t port = free_port();
+    return {c.command(dir.path(), port), port};
+  }
+};
+
+double median(std::vector<double> v) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+class bench_run {
+ public:
+  explicit bench_run(const tasks_options& o) : options_(o), contenders_(contenders(o)) {}
+
+  int run() {
+    const disk_figures disk = measure_disk(options_.directory);
+    fmt::print("the disk: append of 4 KiB and fdatasync {:.0f} us at p50, {:.0f} at p99\n\n",
+               disk.p50_us, disk.p99_us);
+    json_["disk"] = {{"p50_us", disk.p50_us}, {"p99_us", disk.p99_us}};
+    if (wants("puts")) puts();
+    if (wants("reserves")) reserves();
+    if (wants("churn")) churn();
+    if (wants("lateness")) lateness();
+    if (wants("memory")) memory();
+    if (wants("many")) many();
+    if (!options_.json.empty()) {
+      std::ofstream(options_.json) << json_.dump(2) << '\n';
+      fmt::print("figures: {}\n", options_.json);
+    }
+    return 0;
+  }
+
+ private:
+  bool wants(const std::string& part) const {
+    const auto& only = options_.only;
+    return only.empty() || std::find(only.begin(), only.end(), part) != only.end();
+  }
+
+  void report(const std::string& title, const std::map<std::string, std::vector<load_figures>>& all,
+              const std::vector<std::string>& order) {
+    fmt::print("{}\n", title);
+    for (const std::string& name : order) {
+      const auto found = all.find(name);
+      if (found == all.end()) continue;
+      std::vector<double> rate, p50, p99;
+      for (const load_figures& f : found->second) {
+        rate.push_back(f.per_second);
+        p50.push_back(f.p50_us);
+        p99.push_back(f.p99_us);
+      }
+      const auto [low, high] = std::minmax_element(rate.begin(), rate.end());
+      fmt::print("  {:34} {:>9.0f}/s   ({:.0f} to {:.0f})   p50 {:.0f} us, p99 {:.0f} us\n", name,
+                 median(rate), *low, *high, median(p50), median(p99));
+      json_[title][name] = {{"per_second", median(rate)}, {"all", rate},
+                            {"p50_us", median(p50)},      {"p99_us", median(p99)}};
+    }
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+
+  std::vector<std::string> order() const {
+    std::vector<std::string> names;
+    for (const contender& c : contenders_) names.push_back(c.name);
+    names.push_back("bare RocksDB, batches of 64");
+    names.push_back("bare RocksDB, batches of 256");
+    return names;
+  }
+
+  void puts() {
+    for (const int connections : {1, 64, 1024}) {
+      std::map<std::string, std::vector<load_figures>> all;
+      for (int round = 0; round < options_.rounds; ++round) {
+        for (const contender& c : contenders_) {
+          if (c.name.find("leases") != std::string::npos) continue;  // not about puts
+          running r(options_, c);
+          all[c.name].push_back(play(r.process.port(), connections, options_.seconds, [&](int n) {
+            return c.redis ? redis_puts(body_size, r.shas[0], n) : beanstalk_puts(body_size, 0);
+          }));
+        }
+        if (connections == 1) continue;
+        const std::size_t batch = connections == 64 ? 64 : 256;
+        all[fmt::format("bare RocksDB, batches of {}", batch)].push_back(
+            {.per_second = bare_rocksdb(options_.directory, batch, options_.seconds)});
+      }
+      report(fmt::format("puts, {} connection{}, {} bytes", connections,
+                         connections == 1 ? "" : "s", body_size),
+             all, order());
+    }
+  }
+
+  void reserves() {
+    for (const int connections : {1, 64}) {
+      std::map<std::string, std::vector<load_figures>> all;
+      for (int round = 0; round < options_.rounds; ++round) {
+        for (const contender& c : contenders_) {
+          running r(options_, c);
+          const double rate = connections == 1 ? std::min(c.reserves_per_second, 10e3)
+                                               : c.reserves_per_second;
+          const auto count = static_cast<std::uint64_t>(rate * options_.seconds);
+          if (c.redis) {
+            // Filled over many connections: each waits for its reply.
+            play(r.process.port(), 64, static_cast<double>(count) / 20e3,
+                 [&](int n) { return redis_puts(body_size, r.shas[0], n); });
+          } else {
+            play(r.process.port(), 16, 1e9,
+                 [&](int) { return beanstalk_fill(count / 16, body_size, 0, 64); });
+          }
+          all[c.name].push_back(play(r.process.port(), connections, options_.seconds, [&](int) {
+            return c.redis ? redis_reserves(r.shas[1], r.shas[2]) : beanstalk_reserves();
+          }));
+        }
+      }
+      report(fmt::format("reserve and delete, {} connection{}", connections,
+                         connections == 1 ? "" : "s"),
+             all, order());
+    }
+  }
+
+  static double figure(const std::string& stats, const std::string& name) {
+    const auto at = stats.find("\n" + name + ": ");
+    return at == std::string::npos ? 0 : std::stod(stats.substr(at + name.size() + 3));
+  }
+
+  void churn() {
+    running r(options_, contenders_[0]);
+    const double seconds = options_.quick ? 5 : 30;
+    const load_figures f = play(r.process.port(), 64, seconds,
+                                [&](int n) { return beanstalk_cancels(body_size, n); });
+    const std::string stats = ask(r.process.port(), "stats\r\n", "verge-disk-bytes: ");
+    const double written = figure(stats, "verge-bytes-written");
+    const double user = static_cast<double>(f.operations) * (body_size + 16);
+    fmt::print("put with a key and cancel, 64 connections: {:.0f} pairs/s; {:.2f} bytes written "
+               "for each byte of the user's\n\n",
+               f.per_second, written / user);
+    json_["churn"] = {{"pairs_per_second", f.per_second}, {"written_per_byte", written / user}};
+  }
+
+  void memory() {
+    const std::uint64_t count = options_.quick ? 100'000 : 1'000'000;
+    for (const contender& c : contenders_) {
+      if (c.redis || c.name == "beanstalkd -f0" || c.name.find("leases") != std::string::npos) {
+        continue;
+      }
+      running r(options_, c);
+      play(r.process.port(), 16, 1e9,
+           [&](int) { return beanstalk_fill(count / 16, body_size, 100'000, 64); });
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      const double mb = static_cast<double>(r.process.resident_bytes()) / 1e6;
+      fmt::print("{} delayed tasks of {} bytes: {:34} {:.0f} MB resident, {:.0f} MB on disk\n", count,
+                 body_size, c.name, mb, static_cast<double>(r.dir.bytes()) / 1e6);
+      json_["memory"][c.name] = {{"tasks", count}, {"resident_mb", mb}};
+      std::fflush(stdout);
+    }
+    fmt::print("\n");
+  }
+
+  /// Puts tasks that are due one by one, and measures how late each is received.
+  void lateness() {
+    const int per_second = 1000;
+    const int seconds = options_.quick ? 3 : 10;
+    for (const contender& c : contenders_) {
+      if (c.name.find("verge, synced") == std::string::npos) continue;
+      running r(options_, c);
+      lateness_of(r.process.port(), c.name, per_second, seconds);
+    }
+    fmt::print("\n");
+  }
+
+  void lateness_of(std::uint16_t port, const std::string& name, int per_second, int seconds);
+
+  void many() {
+    const std::uint64_t count = options_.quick ? 200'000 : options_.many;
+    const contender& c = contenders_[0];
+    const scratch_directory dir(options_.directory);
+    const std::uint16_t port = free_port();
+    const auto arguments = c.command(dir.path(), port);
+    {
+      server_process process(arguments, port);
+      const auto begin = std::chrono::steady_clock::now();
+      play(port, 16, 1e9, [&](int) { return beanstalk_fill(count / 16, body_size, 100'000, 256); });
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      ask(port, "put 0 0 60 5\r\nfirst\r\n", "INSERTED");
+      const double mb = static_cast<double>(process.resident_bytes()) / 1e6;
+      fmt::print("{} delayed tasks: {:.0f} puts/s, {:.0f} MB resident, {:.0f} bytes on disk for each\n",
+                 count, static_cast<double>(count) / took.count(), mb,
+                 static_cast<double>(dir.bytes()) / static_cast<double>(count));
+      json_["many"] = {{"tasks", count},
+                       {"puts_per_second", static_cast<double>(count) / took.count()},
+                       {"resident_mb", mb},
+                       {"disk_bytes_each", static_cast<double>(dir.bytes()) / static_cast<double>(count)}};
+      process.end(true);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    server_process again(arguments, port);
+    const std::string got = ask(port, "reserve-with-timeout 60\r\n", "\r\nfirst\r\n");
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    fmt::print("killed with -9 and started again: {} after {:.2f} s, {:.0f} MB resident\n\n",
+               got.starts_with("RESERVED") ? "the first task was reserved" : "NO TASK CAME",
+               took.count(), static_cast<double>(again.resident_bytes()) / 1e6);
+    json_["many"]["first_reserve_s"] = took.count();
+  }
+
+  tasks_options options_;
+  std::vector<contender> contenders_;
+  nlohmann::json json_;
+};
+
+/// A connection that puts tasks with a delay of 1 s, one after the other, and notes when each is due
+/// at the earliest; and one that reserves them.
+class paced_puts final : public conversation {
+ public:
+  paced_puts(int per_second, int count, std::vector<wall_time>& due)
+      : gap_(1'000'000'000 / per_second), left_(count), due_(due) {}
+  std::string_view request() override {
+    if (left_-- == 0) return {};
+    while (wall_now() < next_) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    const wall_time now = wall_now();
+    next_ = std::max(next_ + gap_, now - 10 * gap_);
+    if (next_ < now - 100 * gap_) next_ = now;
+    due_.push_back(now + 1'000'000'000);
+    const std::string body = std::to_string(due_.size() - 1);
+    request_ = fmt::format("put 0 1 60 {}\r\n{}\r\n", body.size(), body);
+    return request_;
+  }
+  bool reply(std::string_view r) override { return r.ends_with("\r\n"); }
+  bool operation_done(std::string_view) override { return true; }
+
+ private:
+  wall_time gap_;
+  wall_time next_{0};
+  int left_;
+  std::vector<wall_time>& due_;
+  std::string request_;
+};
+
+class timed_reserves final : public conversation {
+ public:
+  timed_reserves(std::atomic<int>& left, std::vector<wall_time>& got) : left_(left), got_(got) {}
+  std::string_view request() override {
+    if (!delete_.empty()) return delete_;
+    if (left_.load() <= 0) return {};
+    return "reserve-with-timeout 1\r\n";
+  }
+  bool reply(std::string_view r) override {
+    if (!delete_.empty()) return r.ends_with("\r\n");
+    if (r.starts_with("TIMED_OUT")) return true;
+    const auto line = r.find("\r\n");
+    return line != std::string_view::npos && r.size() > line + 2 && r.ends_with("\r\n");
+  }
+  bool operation_done(std::string_view r) override {
+    if (!delete_.empty()) {
+      delete_.clear();
+      return true;
+    }
+    if (r.starts_with("TIMED_OUT")) return false;
+    const wall_time now = wall_now();
+    const auto line = r.find("\r\n");
+    const std::string number(r.substr(line + 2, r.size() - line - 4));
+    got_[std::stoul(number)] = now;
+    --left_;
+    delete_ = "delete " + std::string(r.substr(9, r.find(' ', 9) - 9)) + "\r\n";
+    return false;
+  }
+
+ private:
+  std::atomic<int>& left_;
+  std::vector<wall_time>& got_;
+  std::string delete_;
+};
+
+void bench_run::lateness_of(std::uint16_t port, const std::string& name, int per_second,
+                            int seconds) {
+  const int count = per_second * seconds;
+  std::vector<wall_time> due;
+  due.reserve(static_cast<std::size_t>(count));
+  std::vector<wall_time> got(static_cast<std::size_t>(count), 0);
+  std::atomic<int> left{count};
+  std::thread worker([&] {
+    play(port, 16, 1e9, [&](int) { return std::make_unique<timed_reserves>(left, got); });
+  });
+  play(port, 1, 1e9,
+       [&](int) { return std::make_unique<paced_puts>(per_second, count, due); });
+  worker.join();
+  // The server adds the delay when it has read the put, a little after `due` was noted: so what is
+  // measured is lateness and one way of the put.
+  std::vector<double> late;
+  int early = 0;
+  for (std::size_t i = 0; i < due.size(); ++i) {
+    const double ms = static_cast<double>(got[i] - due[i]) / 1e6;
+    if (ms < 0) ++early;
+    late.push_back(ms);
+  }
+  std::sort(late.begin(), late.end());
+  fmt::print("lateness, {} due a second: {:34} p50 {:.2f} ms, p99 {:.2f} ms, at most {:.2f} ms, "
+             "{} early\n",
+             per_second, name, late[late.size() / 2], late[late.size() * 99 / 100], late.back(),
+             early);
+  json_["lateness"][name] = {{"p50_ms", late[late.size() / 2]},
+                             {"p99_ms", late[late.size() * 99 / 100]},
+                             {"most_ms", late.back()},
+                             {"early", early}};
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int run_tasks_bench(const tasks_options& options) { return bench_run(options).run(); }
+
+}  // namespace verge::server::bench

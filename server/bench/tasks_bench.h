@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace verge::server::bench {
+
+struct tasks_options {
+  std::string verge;             ///< the path of the verge tool
+  std::string directory{"."};    ///< where scratch directories are made: the disk that is measured
+  int rounds{5};
+  double seconds{2};
+  bool quick{false};
+  std::vector<std::string> only;  ///< parts: puts, reserves, memory, lateness, churn, many
+  std::string json;
+  unsigned long long many{20'000'000};
+};
+
+/// Measures the task server and its peers in turns, and prints a table.
+int run_tasks_bench(const tasks_options& options);
+
+}  // namespace verge::server::bench

@@ -1,0 +1,407 @@
+// What every store has to do. The same tests run on each.
+
+#include <gtest/gtest.h>
+#include <rocksdb/db.h>
+
+#include <filesystem>
+#include <functional>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "store/records.h"
+#include "store/rocks_store.h"
+#include "store/store.h"
+
+namespace {
+
+using namespace verge::server;
+namespace fs = std::filesystem;
+
+class scratch {
+ public:
+  scratch() {
+    std::string name = (fs::temp_directory_path() / "verge-store-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    path_ = name;
+  }
+  scratch(const scratch&) = delete;
+  scratch& operator=(const scratch&) = delete;
+  ~scratch() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+enum class kind { memory, rocks };
+
+class a_store : public testing::TestWithParam<kind> {
+ protected:
+  void SetUp() override { open(); }
+  void open() {
+    it.reset();
+    it = GetParam() == kind::memory ? make_memory_store()
+                                    : open_rocks_store({.directory = dir / "tasks"});
+  }
+  /// A store in memory cannot be opened again.
+  void reopen() {
+    if (GetParam() == kind::rocks) open();
+  }
+
+  static task make(task_id id, tube_number tube = 1) {
+    task t;
+    t.id = id;
+    t.tube = tube;
+    t.priority = 5;
+    t.due = 1000 + static_cast<wall_time>(id);
+    t.created = 900;
+    t.ttr = 60;
+    return t;
+  }
+  static place ready_place(const task& t) {
+    return {.kind = place_kind::ready, .priority = t.priority, .at = t.due};
+  }
+  static place delayed_place(const task& t) {
+    return {.kind = place_kind::delayed, .priority = 0, .at = t.due};
+  }
+  void insert(const task& t, const place& p, std::string_view body) {
+    batch b;
+    b.insertions.push_back({.fields = &t, .where = p, .body = body});
+    it->write(b);
+  }
+  std::vector<task_id> ids(tube_number tube, const position& from, std::size_t limit) {
+    std::vector<task_id> found;
+    for (const stored_task& s : it->scan(tube, from, limit)) found.push_back(s.fields.id);
+    return found;
+  }
+
+  scratch dir;
+  std::unique_ptr<store> it;
+};
+
+TEST_P(a_store, gives_back_what_was_put) {
+  task t = make(7);
+  t.key = "order-7";
+  t.dead_letter = "failed";
+  t.max_attempts = 3;
+  t.backoff = 77;
+  t.token = 0xfedcba9876543210U;
+  t.lease_end = -5;
+  t.reserves = 4'000'000'000U;
+  insert(t, delayed_place(t), std::string("a body\0with a zero", 18));
+  reopen();
+  const auto s = it->find(7);
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->fields.key, "order-7");
+  EXPECT_EQ(s->fields.dead_letter, "failed");
+  EXPECT_EQ(s->fields.token, t.token);
+  EXPECT_EQ(s->fields.lease_end, -5);
+  EXPECT_EQ(s->fields.reserves, t.reserves);
+  EXPECT_EQ(s->fields.due, t.due);
+  EXPECT_EQ(s->where, delayed_place(t));
+  EXPECT_FALSE(s->changed);
+  EXPECT_EQ(it->body_of(7), std::string("a body\0with a zero", 18));
+  EXPECT_EQ(it->find_key(1, "order-7"), 7U);
+  EXPECT_FALSE(it->find_key(2, "order-7"));
+  EXPECT_FALSE(it->find(8));
+}
+
+TEST_P(a_store, scans_in_the_order_of_the_index_from_anywhere) {
+  std::vector<task> tasks;
+  for (task_id id = 1; id <= 9; ++id) tasks.push_back(make(id, id <= 6 ? 1 : 2));
+  tasks[0].priority = 9;
+  tasks[1].due = -3;  // before 1970
+  tasks[2].priority = 0xffffffff;
+  for (const task& t : tasks) insert(t, ready_place(t), "x");
+  task later = make(20);
+  insert(later, delayed_place(later), "x");
+  EXPECT_EQ(ids(1, beginning_of(place_kind::ready), 100), (std::vector<task_id>{2, 4, 5, 6, 1, 3}));
+  EXPECT_EQ(ids(1, beginning_of(place_kind::ready), 2), (std::vector<task_id>{2, 4}));
+  EXPECT_EQ(ids(1, {.where = ready_place(tasks[4]), .id = 5}, 100),
+            (std::vector<task_id>{5, 6, 1, 3}));
+  EXPECT_EQ(ids(1, {.where = ready_place(tasks[4]), .id = 6}, 100),
+            (std::vector<task_id>{6, 1, 3}));
+  EXPECT_EQ(ids(2, beginning_of(place_kind::ready), 100), (std::vector<task_id>{7, 8, 9}));
+  EXPECT_EQ(ids(1, beginning_of(place_kind::delayed), 100), (std::vector<task_id>{20}));
+  EXPECT_TRUE(ids(1, beginning_of(place_kind::buried), 100).empty());
+  EXPECT_TRUE(ids(3, beginning_of(place_kind::ready), 100).empty());
+}
+
+TEST_P(a_store, changes_a_task_and_keeps_its_body) {
+  task t = make(1);
+  insert(t, ready_place(t), "the body");
+  const place before = ready_place(t);
+  for (int i = 0; i < 3; ++i) {
+    const place was = it->find(1)->where;
+    t.state = task_state::delayed;
+    t.due += 100;
+    t.reserves = static_cast<std::uint32_t>(i + 1);
+    batch b;
+    b.updates.push_back({.fields = &t, .before = was, .after = delayed_place(t), .tube_before = 1,
+                         .key_before = {}});
+    it->write(b);
+    reopen();
+  }
+  const auto s = it->find(1);
+  ASSERT_TRUE(s);
+  EXPECT_TRUE(s->changed);
+  EXPECT_EQ(s->fields.reserves, 3U);
+  EXPECT_EQ(s->where, delayed_place(t));
+  EXPECT_EQ(it->body_of(1), "the body");
+  EXPECT_TRUE(ids(1, beginning_of(place_kind::ready), 10).empty()) << before.at;
+  EXPECT_EQ(ids(1, beginning_of(place_kind::delayed), 10), (std::vector<task_id>{1}));
+}
+
+TEST_P(a_store, forgets_a_task_that_is_removed) {
+  task t = make(1);
+  t.key = "k";
+  insert(t, ready_place(t), "x");
+  batch change;
+  change.updates.push_back({.fields = &t, .before = ready_place(t), .after = ready_place(t),
+                            .tube_before = 1, .key_before = t.key});
+  it->write(change);
+  batch b;
+  b.removals.push_back(
+      {.id = 1, .tube = 1, .where = ready_place(t), .changed = true, .key = t.key});
+  it->write(b);
+  reopen();
+  EXPECT_FALSE(it->find(1));
+  EXPECT_FALSE(it->find_key(1, "k"));
+  EXPECT_TRUE(ids(1, beginning_of(place_kind::ready), 10).empty());
+}
+
+TEST_P(a_store, lets_a_key_go_over_to_another_task_in_one_batch) {
+  task old = make(1);
+  old.key = "k";
+  insert(old, ready_place(old), "x");
+  task next = make(2);
+  next.key = "k";
+  batch b;
+  b.insertions.push_back({.fields = &next, .where = ready_place(next), .body = "y"});
+  b.removals.push_back(
+      {.id = 1, .tube = 1, .where = ready_place(old), .changed = false, .key = old.key});
+  it->write(b);
+  reopen();
+  EXPECT_EQ(it->find_key(1, "k"), 2U);
+}
+
+TEST_P(a_store, moves_a_task_to_another_tube_without_its_key) {
+  task t = make(1);
+  t.key = "k";
+  insert(t, ready_place(t), "x");
+  const place before = ready_place(t);
+  t.tube = 2;
+  t.key.clear();
+  batch b;
+  b.updates.push_back({.fields = &t, .before = before, .after = ready_place(t), .tube_before = 1,
+                       .key_before = "k"});
+  it->write(b);
+  reopen();
+  EXPECT_TRUE(ids(1, beginning_of(place_kind::ready), 10).empty());
+  EXPECT_EQ(ids(2, beginning_of(place_kind::ready), 10), (std::vector<task_id>{1}));
+  EXPECT_FALSE(it->find_key(1, "k"));
+}
+
+TEST_P(a_store, remembers_tubes_and_marks) {
+  batch b;
+  b.tubes.push_back({.number = 3, .name = "mail", .delayed = 1, .ready = 2, .buried = 3,
+                     .urgent = 1, .paused_until = 99, .pause = 50});
+  b.tubes.push_back({.number = 4, .name = "gone"});
+  b.id_ceiling = 1'000'001;
+  b.burial_ceiling = 5;
+  b.clock_mark = 1'700'000'000'000'000'000;
+  it->write(b);
+  batch later;
+  later.tubes_removed.push_back(4);
+  it->write(later);
+  reopen();
+  const recovered r = it->recover();
+  ASSERT_EQ(r.tubes.size(), 1U);
+  EXPECT_EQ(r.tubes[0].name, "mail");
+  EXPECT_EQ(r.tubes[0].ready, 2U);
+  EXPECT_EQ(r.tubes[0].paused_until, 99);
+  EXPECT_EQ(r.id_ceiling, 1'000'001U);
+  EXPECT_EQ(r.burial_ceiling, 5U);
+  EXPECT_EQ(r.clock_mark, 1'700'000'000'000'000'000);
+}
+
+INSTANTIATE_TEST_SUITE_P(stores, a_store, testing::Values(kind::memory, kind::rocks),
+                         [](const auto& p) { return p.param == kind::memory ? "memory" : "rocks"; });
+
+TEST(rocks_store, refuses_a_format_that_it_does_not_know) {
+  const scratch dir;
+  { open_rocks_store({.directory = dir / "tasks"}); }
+  {
+    rocksdb::DB* db = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open({}, dir / "tasks", &db).ok());
+    ASSERT_TRUE(db->Put({}, records::format_key(), records::number_value(99)).ok());
+    delete db;
+  }
+  try {
+    open_rocks_store({.directory = dir / "tasks"});
+    FAIL() << "it has opened format 99";
+  } catch (const store_error& e) {
+    EXPECT_NE(std::string(e.what()).find("format 99"), std::string::npos) << e.what();
+  }
+}
+
+TEST(rocks_store, refuses_a_directory_that_another_one_has_open) {
+  const scratch dir;
+  const auto first = open_rocks_store({.directory = dir / "tasks"});
+  try {
+    open_rocks_store({.directory = dir / "tasks"});
+    FAIL() << "two have it open";
+  } catch (const store_error& e) {
+    EXPECT_NE(std::string(e.what()).find("another process"), std::string::npos) << e.what();
+  }
+}
+
+TEST(rocks_store, refuses_a_database_of_somebody_else) {
+  const scratch dir;
+  {
+    rocksdb::Options o;
+    o.create_if_missing = true;
+    rocksdb::DB* db = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open(o, dir / "tasks", &db).ok());
+    ASSERT_TRUE(db->Put({}, "their key", "their value").ok());
+    delete db;
+  }
+  EXPECT_THROW(open_rocks_store({.directory = dir / "tasks"}), store_error);
+}
+
+TEST(rocks_store, copies_itself_while_it_is_open) {
+  const scratch dir;
+  const auto s = open_rocks_store({.directory = dir / "tasks"});
+  task t;
+  t.id = 1;
+  t.tube = 1;
+  batch b;
+  b.insertions.push_back({.fields = &t, .where = {.kind = place_kind::ready}, .body = "x"});
+  b.tubes.push_back({.number = 1, .name = "default", .ready = 1, .urgent = 1});
+  b.id_ceiling = 10;
+  s->write(b);
+  s->backup(dir / "copy");
+  EXPECT_THROW(s->backup(dir / "copy"), store_error) << "there is one already";
+  EXPECT_EQ(open_rocks_store({.directory = dir / "copy"})->body_of(1), "x");
+}
+
+/// Damages a store that is right, in one way after the other; the check has to find each.
+TEST(check, finds_what_is_wrong) {
+  using namespace records;
+  struct damage {
+    const char* what;
+    std::function<void(rocksdb::DB&)> does;
+    std::uint64_t faults;
+  };
+  const place at{.kind = place_kind::ready, .priority = 5, .at = 1001};
+  const auto put = [](rocksdb::DB& db, const std::string& k, const std::string& v) {
+    ASSERT_TRUE(db.Put({}, k, v).ok());
+  };
+  const auto erase = [](rocksdb::DB& db, const std::string& k) {
+    ASSERT_TRUE(db.Delete({}, k).ok());
+  };
+  const std::vector<damage> all{
+      {"nothing", [](rocksdb::DB&) {}, 0},
+      {"an index entry is lost", [&](rocksdb::DB& db) { erase(db, index_key(1, at, 1)); }, 3},
+      {"an index entry too many",
+       [&](rocksdb::DB& db) {
+         place other = at;
+         other.at = 77;
+         put(db, index_key(1, other, 1), "");
+       },
+       2},
+      {"a task is lost", [&](rocksdb::DB& db) { erase(db, task_key(1)); }, 4},
+      {"a key is lost", [&](rocksdb::DB& db) { erase(db, key_key(1, "k")); }, 1},
+      {"a key of nobody", [&](rocksdb::DB& db) { put(db, key_key(1, "q"), number_value(1)); }, 1},
+      {"a change of nobody",
+       [&](rocksdb::DB& db) {
+         std::string value;
+         ASSERT_TRUE(db.Get({}, task_key(1), &value).ok());
+         put(db, changes_key(9), value);
+       },
+       1},
+      {"a count is wrong",
+       [&](rocksdb::DB& db) {
+         put(db, tube_key(1), tube_value({.number = 1, .name = "default", .ready = 2}));
+       },
+       1},
+      {"a tube is lost", [&](rocksdb::DB& db) { erase(db, tube_key(1)); }, 1},
+      {"a record is cut short", [&](rocksdb::DB& db) { put(db, task_key(1), "\x01"); }, 3},
+      {"a key of an unknown kind", [&](rocksdb::DB& db) { put(db, "zzz", ""); }, 1},
+      {"an id above the ceiling", [&](rocksdb::DB& db) { put(db, mark_key("ids"), number_value(1)); },
+       1},
+  };
+  for (const damage& d : all) {
+    const scratch dir;
+    {
+      const auto s = open_rocks_store({.directory = dir / "tasks"});
+      task t;
+      t.id = 1;
+      t.tube = 1;
+      t.priority = 5;
+      t.due = 1001;
+      t.key = "k";
+      batch b;
+      b.insertions.push_back({.fields = &t, .where = at, .body = "x"});
+      b.tubes.push_back({.number = 1, .name = "default", .ready = 1, .urgent = 1});
+      b.id_ceiling = 10;
+      s->write(b);
+    }
+    {
+      rocksdb::DB* db = nullptr;
+      ASSERT_TRUE(rocksdb::DB::Open({}, dir / "tasks", &db).ok());
+      d.does(*db);
+      delete db;
+    }
+    const check_report r = check_rocks_store(dir / "tasks");
+    if (d.faults == 0) {
+      EXPECT_EQ(r.fault_count, 0U) << d.what << ": " << (r.faults.empty() ? "" : r.faults[0]);
+    } else {
+      EXPECT_GT(r.fault_count, 0U) << d.what;
+    }
+  }
+}
+
+TEST(records, hold_every_value_of_their_fields) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    // Few bits and many: numbers of all lengths.
+    const auto any = [&] { return random() >> (random() % 64); };
+    task t;
+    t.id = any();
+    t.tube = static_cast<tube_number>(any());
+    t.state = static_cast<task_state>(random() % 4);
+    t.priority = static_cast<std::uint32_t>(any());
+    t.due = static_cast<wall_time>(any()) * (random() % 2 == 0 ? 1 : -1);
+    t.created = static_cast<wall_time>(any());
+    t.delay = static_cast<nanoseconds>(any());
+    t.ttr = static_cast<nanoseconds>(any());
+    t.token = any();
+    t.burial = any();
+    t.key = std::string(random() % 200, 'k');
+    place p{.kind = static_cast<place_kind>(1 + random() % 3),
+            .priority = static_cast<std::uint32_t>(any()),
+            .at = static_cast<std::int64_t>(any())};
+    std::string bytes;
+    records::append_fields(bytes, t, p);
+    bytes += "body";
+    std::string_view in = bytes;
+    const stored_task s = records::take_fields(in);
+    EXPECT_EQ(in, "body");
+    EXPECT_EQ(s.where, p);
+    EXPECT_EQ(s.fields.id, t.id);
+    EXPECT_EQ(s.fields.due, t.due);
+    EXPECT_EQ(s.fields.created, t.created);
+    EXPECT_EQ(s.fields.delay, t.delay);
+    EXPECT_EQ(s.fields.token, t.token);
+    EXPECT_EQ(s.fields.burial, t.burial);
+    EXPECT_EQ(s.fields.key, t.key);
+    // Cut short anywhere, it is refused.
+    std::string_view cut = std::string_view(bytes).substr(0, random() % (bytes.size() - 4));
+    EXPECT_THROW(records::take_fields(cut), store_error);
+  }
+}
+
+}  // namespace
