@@ -100,7 +100,12 @@ std::optional<std::string> connection::ask(const std::string& command) {
 }
 
 std::string connection::show(const std::string& command) {
-  const auto first = ask(command);
+  send(command + "\r\n");
+  return shown();
+}
+
+std::string connection::shown() {
+  const auto first = line();
   if (!first || !first->starts_with("OK ")) return {};
   std::size_t size = 0;
   std::from_chars(first->data() + 3, first->data() + first->size(), size);

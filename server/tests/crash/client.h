@@ -25,6 +25,7 @@ class connection {
   std::optional<std::string> ask(const std::string& command);
   /// The text after `OK n`; empty if there was another answer.
   std::string show(const std::string& command);
+  std::string shown();
 
   /// Where it is connected from, and how many bytes have been taken of what came.
   std::uint16_t local_port() const noexcept { return local_port_; }

@@ -24,11 +24,17 @@ constexpr int players = 4;
 std::vector<std::string> compare_with_server(const snapshot& found, std::uint16_t port) {
   std::vector<std::string> wrong;
   connection c(port);
+  // All questions at once, from another thread, so that neither waits for the other.
+  std::string questions;
+  for (const auto& [id, f] : found.tasks) {
+    questions += "stats-job " + std::to_string(id) + "\r\npeek " + std::to_string(id) + "\r\n";
+  }
+  std::thread asking([&] { c.send(questions); });
   std::map<std::string, std::map<std::string, int>> counts;
   for (const auto& [id, f] : found.tasks) {
     const server::task& t = f.stored.fields;
     const std::string name = "task " + std::to_string(id);
-    const std::string shown = c.show("stats-job " + std::to_string(id));
+    const std::string shown = c.shown();
     const std::string state = value_of(shown, "state");
     ++counts[f.tube][state];
     // Leases end with their connections, and delays with time.
@@ -42,13 +48,14 @@ std::vector<std::string> compare_with_server(const snapshot& found, std::uint16_
         value_of(shown, "tube") != "\"" + f.tube + "\"") {
       wrong.push_back(name + " is shown wrongly: " + shown);
     }
-    const auto first = c.ask("peek " + std::to_string(id));
+    const auto first = c.line();
     if (first != "FOUND " + std::to_string(id) + " " + std::to_string(f.body.size())) {
       wrong.push_back(name + " cannot be seen: " + first.value_or("nothing"));
     } else if (c.body(f.body.size()) != f.body) {
       wrong.push_back(name + " has a wrong body");
     }
   }
+  asking.join();
   for (auto& [tube, states] : counts) {
     const std::string shown = c.show("stats-tube " + tube);
     const auto count = [&](const std::string& state) {
