@@ -1,5 +1,6 @@
 #include "rocks_store.h"
 
+#include <fcntl.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
@@ -8,7 +9,12 @@
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/checkpoint.h>
 #include <rocksdb/write_batch.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "records.h"
@@ -36,9 +42,30 @@ std::string_view view(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
   throw store_error(doing + " " + directory + " failed: " + s.ToString() + "; " + advice);
 }
 
+/// Makes the directory if it is not there, and sees to it that its name outlasts a loss of power:
+/// RocksDB syncs what is in the directory, but not the one that the directory is in.
+void make_directory(const std::filesystem::path& path) {
+  const auto whole = std::filesystem::absolute(path / ".").lexically_normal().parent_path();
+  const auto parent = whole.parent_path();
+  const auto failed = [&](const std::string& doing) {
+    return store_error(doing + " " + parent.string() + " failed: " + std::strerror(errno) +
+                       "; see that it is on a disk that works, and may be written");
+  };
+  if (!std::filesystem::exists(parent)) make_directory(parent);
+  if (::mkdir(whole.c_str(), 0755) != 0 && errno != EEXIST) throw failed("making a directory in");
+  const int fd = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Where it may not be read somebody else has made the directory, and before.
+  if (fd < 0 && errno == EACCES) return;
+  const bool synced = fd >= 0 && ::fsync(fd) == 0;
+  const auto error = failed("syncing");
+  if (fd >= 0) ::close(fd);
+  if (!synced) throw error;
+}
+
 class rocks_store final : public store {
  public:
   explicit rocks_store(const rocks_options& o) : directory_(o.directory) {
+    if (!o.must_exist) make_directory(directory_);
     write_.sync = o.mode == durability::synced;
     rocksdb::Options options;
     options.create_if_missing = !o.must_exist;
