@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -33,12 +34,26 @@ class recording {
   void resolve(ledger& book, const std::vector<position>& lives) const;
 
   /// Cuts a record off that kill -9 has left unfinished, so that the next server can go on with the
-  /// log, and sets the counter right.
-  static void mend(const std::string& log);
+  /// log. Returns the number of records.
+  static position mend(const std::string& log);
 
  private:
   std::string bytes_;
   std::vector<entry> entries_;
+};
+
+/// The counter beside a log: how many records there are while the server runs.
+class log_counter {
+ public:
+  explicit log_counter(const std::string& log);
+  log_counter(const log_counter&) = delete;
+  log_counter& operator=(const log_counter&) = delete;
+  ~log_counter();
+  position now() const noexcept { return at_->load(); }
+  void set(position n) noexcept { at_->store(n); }
+
+ private:
+  std::atomic<position>* at_;
 };
 
 /// The disk during a recording. It goes forward; at any place it can be asked for a directory.
