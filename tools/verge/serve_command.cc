@@ -100,7 +100,13 @@ int serve_command::run() {
     }
     return bench::run_tasks_bench(bench_options_);
   }
-  return check_->parsed() ? check() : serve();
+  try {
+    return check_->parsed() ? check() : serve();
+  } catch (const store_error& e) {
+    // The arguments are right, the disk is not: a supervisor can tell the two apart.
+    std::fprintf(stderr, "verge: %s\n", e.what());
+    return disk_failed;
+  }
 }
 
 int serve_command::check() {
