@@ -52,7 +52,7 @@ fault_result fail_at(std::uint64_t n, const std::string& how, std::size_t answer
   result.stopped = end.status != 0;
   for (const std::string& p : clients.problems()) complain(p);
   if (result.stopped) {
-    if (end.status != disk_failed) complain("ended with " + std::to_string(end.status));
+    if (end.status != disk_failed) complain("ended with " + std::to_string(end.status) + ": " + end.error);
     if (lines_in(end.error) != 1 || !end.error.starts_with("verge: ")) {
       complain("it does not say what is wrong in one line: " + end.error);
     }
