@@ -37,7 +37,7 @@ void add_task(std::string& out, const char* word, const handed_out& t) {
 std::string yaml(const task_view& v) {
   const task& t = v.fields;
   return fmt::format(
-      "---\nid: {}\ntube: \"{}\"\nstate: {}\npri: {}\nage: {}\ndelay: {}\nttr: {}\ntime-left: {}\n"
+      "---\nid: {}\ntube: {}\nstate: {}\npri: {}\nage: {}\ndelay: {}\nttr: {}\ntime-left: {}\n"
       "file: 0\nreserves: {}\ntimeouts: {}\nreleases: {}\nburies: {}\nkicks: {}\n",
       t.id, v.tube, name_of(t.state), t.priority, v.age / second, t.delay / second, t.ttr / second,
       v.time_left / second, t.reserves, t.timeouts, t.releases, t.buries, t.kicks);
@@ -45,7 +45,7 @@ std::string yaml(const task_view& v) {
 
 std::string yaml(const tube_view& v) {
   return fmt::format(
-      "---\nname: \"{}\"\ncurrent-jobs-urgent: {}\ncurrent-jobs-ready: {}\n"
+      "---\nname: {}\ncurrent-jobs-urgent: {}\ncurrent-jobs-ready: {}\n"
       "current-jobs-reserved: {}\ncurrent-jobs-delayed: {}\ncurrent-jobs-buried: {}\n"
       "total-jobs: {}\ncurrent-using: {}\ncurrent-watching: {}\ncurrent-waiting: {}\n"
       "cmd-delete: {}\ncmd-pause-tube: {}\npause: {}\npause-time-left: {}\n",
@@ -105,8 +105,8 @@ std::string yaml(const server_view& v, const server_identity& me) {
       use.ru_utime.tv_usec, use.ru_stime.tv_sec, use.ru_stime.tv_usec, v.uptime);
   add(out,
       "binlog-oldest-index: 0\nbinlog-current-index: 0\nbinlog-records-migrated: 0\n"
-      "binlog-records-written: 0\nbinlog-max-size: 0\ndraining: {}\nid: {}\nhostname: \"{}\"\n"
-      "os: \"{}\"\nplatform: \"{}\"\n",
+      "binlog-records-written: 0\nbinlog-max-size: 0\ndraining: {}\nid: {}\nhostname: {}\n"
+      "os: {}\nplatform: {}\n",
       v.draining, me.id, me.hostname, me.os, me.platform);
   // What beanstalkd does not have.
   add(out,

@@ -1,7 +1,9 @@
 #include "parser.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <limits>
 
 namespace verge::server::beanstalk {
@@ -140,8 +142,8 @@ std::optional<command> parser::next() {
         const bool complete = cr != std::string_view::npos && window[cr + 1] == '\n';
         if (!complete) {
           if (window.size() < longest_line) return std::nullopt;
-          // Too long: dropped up to its end. The last byte may be the CR of that.
-          consume(mode_ == mode::rest_of_line ? longest_line - 1 : longest_line);
+          // Too long: dropped up to its end, as long as that is within one part, as there.
+          consume(longest_line);
           mode_ = mode::rest_of_line;
           break;
         }
@@ -167,8 +169,11 @@ std::optional<command> parser::take_body() {
   consume(body.size() + 2);
   if (mode_ == mode::body) {
     mode_ = mode::line;
-    if (!ends_well) return say(answer::expected_crlf);
-    return std::move(pending_);
+    if (ends_well) return std::move(pending_);
+    // The original has given it an id by now, which is not used again.
+    command refused = say(answer::expected_crlf);
+    refused.number = 1;
+    return refused;
   }
   if (!ends_well) {
     mode_ = mode::line;
@@ -303,11 +308,15 @@ std::optional<command> parser::take_line(std::string_view line) {
   if (begins("peek-delayed")) return plain("peek-delayed", verb::peek_delayed);
   if (begins("peek-buried")) return plain("peek-buried", verb::peek_buried);
   if (begins("reserve-with-timeout ")) {
-    words w(args("reserve-with-timeout "));
-    nanoseconds limit = 0;
-    if (!duration(w, limit, false) || !w.at_end()) return say(answer::bad_format);
+    // As the original reads it: what is no number is 0.
+    const std::string text(args("reserve-with-timeout "));
+    errno = 0;
+    const long limit = std::strtol(text.c_str(), nullptr, 10);
+    if (errno != 0 || limit < 0 || limit > std::numeric_limits<std::int32_t>::max()) {
+      return say(answer::bad_format);
+    }
     c.what = verb::reserve;
-    c.limit = limit;
+    c.limit = limit * second;
     return c;
   }
   if (begins("reserve-job ")) return by_id("reserve-job ", verb::reserve_task);
@@ -356,8 +365,12 @@ std::optional<command> parser::take_line(std::string_view line) {
   }
   if (begins("kick-job ")) return by_id("kick-job ", verb::kick_task);
   if (begins("kick ")) {
-    words w(args("kick "));
-    if (!w.number(c.number, most_u32)) return say(answer::bad_format);
+    // As the original reads it: what follows the number does not matter.
+    const std::string text(args("kick "));
+    char* end = nullptr;
+    errno = 0;
+    c.number = static_cast<std::uint32_t>(std::strtoul(text.c_str(), &end, 10));
+    if (errno != 0 || end == text.c_str()) return say(answer::bad_format);
     c.what = verb::kick;
     return c;
   }

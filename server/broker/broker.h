@@ -117,6 +117,7 @@ class broker {
   server_view view_of_all();
 
   // queueing.cc: tasks, their windows and their records.
+  task_id next_id();
   entry& create(tube& t, new_task& n);
   entry* find(task_id id);
   entry* find_by_key(tube& t, const std::string& key);

@@ -44,7 +44,7 @@ enum class verb : std::uint8_t {
   drain,          ///< takes no more puts
   backup,
   arrive,         ///< nothing but that the client is there
-  say,            ///< a reply that the protocol has made itself, in its turn
+  say,            ///< a reply that the protocol has made itself, in its turn; uses up `number` ids
   half_close,     ///< the client will send no more
   quit,           ///< the client leaves when all before this has been answered
   leave,          ///< the client is disconnected

@@ -162,7 +162,9 @@ void broker::run(client& c, command& cmd) {
       }
       return say(c, std::move(r));
     }
-    case verb::say: return say(c, std::move(cmd.prepared));
+    case verb::say:
+      for (; cmd.number > 0; --cmd.number) static_cast<void>(next_id());
+      return say(c, std::move(cmd.prepared));
     case verb::quit: return leave(c);
     case verb::arrive:
     case verb::half_close:

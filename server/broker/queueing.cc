@@ -25,15 +25,19 @@ task_state state_by(place_kind kind) noexcept {
 
 }  // namespace
 
-entry& broker::create(tube& t, new_task& n) {
+task_id broker::next_id() {
   if (next_id_ >= id_ceiling_) {
     id_ceiling_ = next_id_ + ids_at_once;
     new_marks_ = true;
   }
+  return next_id_++;
+}
+
+entry& broker::create(tube& t, new_task& n) {
   auto made = std::make_unique<entry>();
   entry& e = *made;
   task& f = e.fields;
-  f.id = next_id_++;
+  f.id = next_id();
   f.tube = t.number;
   f.priority = n.priority;
   f.ttr = n.ttr;

@@ -1,0 +1,378 @@
+// Debian's beanstalkd is the oracle: random sessions are played against it and against ours, and
+// every reply has to be the same. What differs on purpose stands in docs/tasks.md, and is kept out
+// of the sessions: waiters in another order than they came, tasks of one priority that were
+// delayed, the server's own statistics.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "serve/server.h"
+#include "support/scale.h"
+#include "support/wire.h"
+
+namespace {
+
+using namespace verge::server;
+using namespace verge::server::test;
+
+/// beanstalkd on a port of its own, ended by its number.
+class oracle {
+ public:
+  oracle() {
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      port_ = static_cast<std::uint16_t>(20'000 + (::getpid() * 7 + attempt * 131) % 20'000);
+      pid_ = ::fork();
+      if (pid_ == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::close(1);
+        ::close(2);
+        const std::string port = std::to_string(port_);
+        ::execl(path(), "beanstalkd", "-l", "127.0.0.1", "-p", port.c_str(), nullptr);
+        ::_exit(127);
+      }
+      for (int i = 0; i < 500; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        int status = 0;
+        if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+          pid_ = -1;
+          break;
+        }
+        try {
+          wire w(port_);
+          return;
+        } catch (const std::system_error&) {
+        }
+      }
+    }
+    throw std::runtime_error("beanstalkd does not start");
+  }
+  oracle(const oracle&) = delete;
+  oracle& operator=(const oracle&) = delete;
+  ~oracle() {
+    if (pid_ < 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  std::uint16_t port() const { return port_; }
+  static const char* path() { return "/usr/bin/beanstalkd"; }
+  static bool exists() { return ::access(path(), X_OK) == 0; }
+
+ private:
+  pid_t pid_{-1};
+  std::uint16_t port_{0};
+};
+
+class differential : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!oracle::exists()) GTEST_SKIP() << "beanstalkd is not installed";
+    theirs_ = std::make_unique<oracle>();
+    server_options o;
+    o.listen = verge::endpoint::loopback(0);
+    o.in_memory = true;
+    ours_ = std::make_unique<task_server>(o);
+  }
+  std::uint16_t our_port() const { return ours_->address().port(); }
+  std::uint16_t their_port() const { return theirs_->port(); }
+
+  /// How many commands in all: ten thousand, or what is asked for.
+  static int commands() {
+    if (const char* n = std::getenv("VERGE_DIFFERENTIAL_COMMANDS")) return std::atoi(n);
+    return verge::test::scale(10'000, 2'000);
+  }
+
+  /// A stream that ends in the middle of a body has used up an id in the original, and none here.
+  void align_ids() const {
+    const auto use_one = [](std::uint16_t port) {
+      wire w(port);
+      w.ask("use aside\r\n");
+      const std::string said = w.ask("put 0 0 100 0\r\n\r\n");
+      const std::string id = said.substr(9, said.size() - 11);
+      w.ask("delete " + id + "\r\n");
+      return std::stoull(id);
+    };
+    std::uint64_t a = use_one(our_port());
+    std::uint64_t b = use_one(their_port());
+    while (a < b) a = use_one(our_port());
+    while (b < a) b = use_one(their_port());
+  }
+
+  std::unique_ptr<oracle> theirs_;
+  std::unique_ptr<task_server> ours_;
+  std::mt19937_64 random_{4711};
+
+  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+};
+
+/// Times go on between the two servers' answers, and ours has no file: those lines are left out of
+/// what is shown, and the length of it, which they change.
+std::string without_times(const std::string& reply) {
+  static const std::array<std::string_view, 5> times{"age: ", "time-left: ", "pause-time-left: ",
+                                                     "file: ", "OK "};
+  std::string kept;
+  for (std::size_t at = 0; at < reply.size();) {
+    const std::size_t end = std::min(reply.find('\n', at), reply.size() - 1) + 1;
+    const std::string_view line = std::string_view(reply).substr(at, end - at);
+    const bool timed = std::any_of(times.begin(), times.end(),
+                                   [&](std::string_view t) { return line.starts_with(t); });
+    if (!timed) kept += line;
+    at = end;
+  }
+  return kept;
+}
+
+/// Bodies of 65,000 bytes are not what one wants to read.
+std::string shortened(const std::string& bytes) {
+  std::string kept;
+  std::size_t run = 0;
+  for (const char c : bytes) {
+    const bool filler = c == 'b' || c == 'x' || c == 0 || c == '\r' || c == '\n' || c == ' ';
+    run = filler ? run + 1 : 0;
+    if (run < 60) kept += c;
+  }
+  return kept;
+}
+
+/// Bytes of all kinds: commands that are right, nearly right, and not at all.
+class stream_maker {
+ public:
+  explicit stream_maker(std::mt19937_64& random) : random_(random) {}
+
+  std::string stream(int commands) {
+    std::string all;
+    for (int i = 0; i < commands; ++i) all += piece();
+    return all;
+  }
+
+ private:
+  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+  std::string number() {
+    switch (below(12)) {
+      case 0: return "0";
+      case 1: return "4294967295";
+      case 2: return "4294967296";
+      case 3: return "18446744073709551615";
+      case 4: return "18446744073709551616";
+      case 5: return "-1";
+      case 6: return "1x";
+      case 7: return "+1";
+      case 8: return "00012";
+      case 9: return " 5";
+      default: return std::to_string(below(30));
+    }
+  }
+  std::string word() {
+    switch (below(10)) {
+      case 0: return "default";
+      case 1: return std::string(200, 'a');
+      case 2: return std::string(201, 'a');
+      case 3: return "-bad";
+      case 4: return "with\"quote";
+      case 5: return "";
+      case 6: return "a b";
+      default: return std::string(1, static_cast<char>('a' + below(4)));
+    }
+  }
+  std::string put() {
+    const std::uint64_t size = below(20) == 0 ? 65'530 + below(10) : below(40);
+    std::string body(size, 'b');
+    for (char& c : body) {
+      if (below(20) == 0) c = "\r\n\0 "[below(4)];
+    }
+    // Priorities that are never alike: which of two comes first is another question.
+    std::string head = "put " + std::to_string(1 + random_() % 4'000'000'000) + " " +
+                       (below(3) == 0 ? "1000" : "0") + " 100 " + std::to_string(size);
+    switch (below(15)) {
+      case 0: return "put " + number() + " 1000 100 " + std::to_string(size) + "\r\n" + body + "\r\n";
+      case 1: return head + "\r\n" + body + "xx";
+      case 2: return head + " \r\n" + body + "\r\n";
+      case 3: return head + " 7\r\n" + body + "\r\n";
+      case 4: return "put 1 2 3\r\n";
+      case 5: return "put  1   1000  100 " + std::to_string(size) + "\r\n" + body + "\r\n";
+      default: return head + "\r\n" + body + "\r\n";
+    }
+  }
+  std::string piece() {
+    static const std::array<const char*, 13> plain{
+        "peek-ready", "peek-delayed", "peek-buried",    "list-tubes",         "list-tube-used",
+        "",           "PUT",          "reserve-job",    "list-tubes-watched", "peek",
+        "peekaboo",   "foo",          "reservexxx"};
+    static const std::array<const char*, 9> with_id{"peek ",    "delete ", "touch ",
+                                                    "kick-job ", "reserve-job ", "stats-job ",
+                                                    "bury ",    "release ", "delete"};
+    static const std::array<const char*, 5> with_tube{"use ", "watch ", "ignore ", "stats-tube ",
+                                                      "pause-tube "};
+    switch (below(12)) {
+      case 0:
+      case 1:
+      case 2: return put();
+      case 3: return "reserve-with-timeout " + (below(4) == 0 ? number0() : std::string("0")) + "\r\n";
+      case 4: return plain[below(plain.size())] + std::string(below(10) == 0 ? " " : "") + "\r\n";
+      case 5:
+      case 6: {
+        std::string c = with_id[below(with_id.size())] + number();
+        for (std::uint64_t n = below(3); n > 0; --n) c += " " + number();
+        return c + "\r\n";
+      }
+      case 7: {
+        std::string c = with_tube[below(with_tube.size())] + word();
+        if (c.starts_with("pause-tube") && below(4) != 0) c += " 0";
+        return c + "\r\n";
+      }
+      case 8: return "kick " + std::to_string(below(4)) + "\r\n";
+      case 9: {  // lines that are too long, bare CRs, bare LFs, zeros
+        switch (below(6)) {
+          case 0: return std::string(222, 'x') + "\r\n";
+          case 1: return std::string(223, 'x') + "\r\n";
+          case 2: return std::string(100 + below(1000), 'x') + "\r\n";
+          case 3: return "list-tubes\n";
+          case 4: return std::string("use a\0b\r\n", 9);
+          default: return "use \rb\r\n";
+        }
+      }
+      default: {
+        const std::string c = "stats-job " + std::to_string(below(40)) + "\r\n";
+        std::string broken = c;
+        broken.insert(below(c.size()), 1, static_cast<char>(below(256)));
+        return below(2) == 0 ? c : broken;
+      }
+    }
+  }
+  /// Nothing that would wait.
+  std::string number0() {
+    static const std::array<const char*, 5> all{"0", "00", " 0", "x", ""};
+    return all[below(all.size())];
+  }
+
+  std::mt19937_64& random_;
+};
+
+/// One connection after the other sends a stream, says that this was all, and reads to the end.
+TEST_F(differential, streams_of_right_and_wrong_commands_are_answered_alike) {
+  stream_maker make(random_);
+  const int total = commands();
+  for (int done = 0; done < total;) {
+    const int n = 1 + static_cast<int>(below(40));
+    done += n;
+    const std::string bytes = make.stream(n);
+    std::string said[2];
+    const std::uint16_t ports[2] = {our_port(), their_port()};
+    for (int side = 0; side < 2; ++side) {
+      wire w(ports[side]);
+      // In pieces, as networks deliver them.
+      std::string_view left = bytes;
+      std::thread sender([&] {
+        try {
+          while (!left.empty()) {
+            const auto size = std::min<std::size_t>(left.size(), 1 + (left.size() * 7919) % 1500);
+            w.send(left.substr(0, size));
+            left.remove_prefix(size);
+          }
+          w.finish();
+        } catch (const std::system_error&) {
+        }
+      });
+      said[side] = w.rest();
+      sender.join();
+    }
+    const std::string ours = without_times(said[0]);
+    const std::string theirs = without_times(said[1]);
+    ASSERT_TRUE(ours == theirs)
+        << "ours:\n"
+        << shortened(ours) << "\ntheirs:\n"
+        << shortened(theirs) << "\nafter " << done << " commands, to:\n"
+        << shortened(bytes);
+    align_ids();
+    // What the connection held is ready again, on both sides, before the next one comes.
+    for (int side = 0; side < 2; ++side) {
+      wire w(ports[side]);
+      for (;;) {
+        const std::string s = w.ask("stats\r\n");
+        if (s.find("current-connections: 1\n") != std::string::npos) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+  }
+}
+
+/// Several connections with commands that are right; at most one waits at a time.
+TEST_F(differential, sessions_of_many_connections_are_answered_alike) {
+  constexpr std::size_t connections = 5;
+  std::array<std::vector<wire>, 2> wires;
+  const std::uint16_t ports[2] = {our_port(), their_port()};
+  for (int side = 0; side < 2; ++side) {
+    for (std::size_t i = 0; i < connections; ++i) wires[side].emplace_back(ports[side]);
+  }
+  std::size_t waiting = connections;  // which one; or nobody
+  std::uint64_t ids = 0;
+  const int total = commands();
+  for (int i = 0; i < total; ++i) {
+    std::size_t who = below(connections);
+    if (who == waiting) continue;
+    std::string c;
+    const auto id = [&] { return std::to_string(ids < 20 ? 1 + below(20) : ids - below(20)); };
+    const auto priority = [&] { return std::to_string(random_() % 4'000'000'000); };
+    switch (below(20)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4: {
+        const std::string body(below(50), 'x');
+        c = "put " + priority() + (below(3) == 0 ? " 1000 " : " 0 ") + "1000 " +
+            std::to_string(body.size()) + "\r\n" + body + "\r\n";
+        ++ids;
+        break;
+      }
+      case 5:
+      case 6: c = waiting == connections && below(3) == 0 ? "reserve\r\n" : "reserve-with-timeout 0\r\n"; break;
+      case 7:
+      case 8: c = "delete " + id() + "\r\n"; break;
+      case 9: c = "release " + id() + " " + priority() + (below(2) == 0 ? " 0\r\n" : " 1000\r\n"); break;
+      case 10: c = "bury " + id() + " " + priority() + "\r\n"; break;
+      case 11: c = "kick " + std::to_string(below(5)) + "\r\n"; break;
+      case 12: c = "kick-job " + id() + "\r\n"; break;
+      case 13: c = "peek " + id() + "\r\n"; break;
+      case 14: c = std::array{"peek-ready\r\n", "peek-delayed\r\n", "peek-buried\r\n"}[below(3)]; break;
+      case 15: c = "use t" + std::to_string(below(3)) + "\r\n"; break;
+      case 16: c = "watch t" + std::to_string(below(3)) + "\r\n"; break;
+      case 17: c = "ignore t" + std::to_string(below(3)) + "\r\n"; break;
+      case 18: c = "stats-job " + id() + "\r\n"; break;
+      default: c = std::array{"list-tubes\r\n", "list-tubes-watched\r\n", "stats-tube default\r\n", "touch 1\r\n"}[below(4)];
+    }
+    if (c == "reserve\r\n") {
+      // It may wait: then both do, and the reply comes with a later command.
+      for (auto& side : wires) side[who].send(c);
+      const bool theirs = wires[1][who].is_readable(50);
+      if (!theirs) {
+        // If ours has an answer when theirs has none, that is found when theirs gets one.
+        waiting = who;
+        continue;
+      }
+    } else {
+      for (auto& side : wires) side[who].send(c);
+    }
+    const std::string a = wires[0][who].reply();
+    const std::string b = wires[1][who].reply();
+    ASSERT_EQ(without_times(a), without_times(b)) << "command " << i << ": " << c;
+    if (waiting != connections && wires[1][waiting].is_readable(0)) {
+      ASSERT_EQ(wires[0][waiting].reply(), wires[1][waiting].reply()) << "after " << c;
+      waiting = connections;
+    }
+  }
+}
+
+}  // namespace
