@@ -172,10 +172,13 @@ class log_reader {
     return log_.size();
   }
 
-  /// Whether a sector reads as zeros, or what there is of one.
+  /// Whether a sector reads as zeros, or what there is of one. The last bytes of a log do not count
+  /// if they are few: batches end with small numbers, and a log whose last sector is lost is shorter.
   bool has_hole(std::size_t at, std::size_t end) const {
+    constexpr std::size_t few = 64;
     while (at < end) {
       const std::size_t n = std::min(sector - at % sector, end - at);
+      if (at + n == log_.size() && n < few) return false;
       if (log_.substr(at, n).find_first_not_of('\0') == std::string_view::npos) return true;
       at += n;
     }
