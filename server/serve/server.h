@@ -44,7 +44,8 @@ class task_server {
 
   /// Where it listens.
   endpoint address() const { return address_; }
-  /// Takes no connections and no commands any more, answers what was given, and closes the store.
+  /// Takes no connections and no commands any more, and answers what was given. The store is
+  /// closed by the destructor.
   void stop();
   /// No more puts.
   void drain(bool on);

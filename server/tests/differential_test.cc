@@ -84,6 +84,8 @@ class differential : public testing::Test {
     o.listen = verge::endpoint::loopback(0);
     o.in_memory = true;
     ours_ = std::make_unique<task_server>(o);
+    control_ = {wire(our_port()), wire(their_port())};
+    for (wire& w : control_) w.ask("use aside\r\n");
   }
   std::uint16_t our_port() const { return ours_->address().port(); }
   std::uint16_t their_port() const { return theirs_->port(); }
@@ -95,21 +97,28 @@ class differential : public testing::Test {
   }
 
   /// A stream that ends in the middle of a body has used up an id in the original, and none here.
-  void align_ids() const {
-    const auto use_one = [](std::uint16_t port) {
-      wire w(port);
-      w.ask("use aside\r\n");
+  void align_ids() {
+    const auto use_one = [](wire& w) {
       const std::string said = w.ask("put 0 0 100 0\r\n\r\n");
       const std::string id = said.substr(9, said.size() - 11);
       w.ask("delete " + id + "\r\n");
       return std::stoull(id);
     };
-    std::uint64_t a = use_one(our_port());
-    std::uint64_t b = use_one(their_port());
-    while (a < b) a = use_one(our_port());
-    while (b < a) b = use_one(their_port());
+    std::uint64_t a = use_one(control_[0]);
+    std::uint64_t b = use_one(control_[1]);
+    while (a < b) a = use_one(control_[0]);
+    while (b < a) b = use_one(control_[1]);
+  }
+  /// What other connections held is ready again, on both sides.
+  void wait_until_alone() {
+    for (wire& w : control_) {
+      while (w.ask("stats\r\n").find("current-connections: 1\n") == std::string::npos) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
   }
 
+  std::array<wire, 2> control_;  ///< ours, theirs: connections that stay
   std::unique_ptr<oracle> theirs_;
   std::unique_ptr<task_server> ours_;
   std::mt19937_64 random_{4711};
@@ -296,15 +305,7 @@ TEST_F(differential, streams_of_right_and_wrong_commands_are_answered_alike) {
         << shortened(theirs) << "\nafter " << done << " commands, to:\n"
         << shortened(bytes);
     align_ids();
-    // What the connection held is ready again, on both sides, before the next one comes.
-    for (int side = 0; side < 2; ++side) {
-      wire w(ports[side]);
-      for (;;) {
-        const std::string s = w.ask("stats\r\n");
-        if (s.find("current-connections: 1\n") != std::string::npos) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-    }
+    wait_until_alone();
   }
 }
 
