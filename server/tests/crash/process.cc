@@ -148,7 +148,10 @@ ended server_process::wait() {
   return e;
 }
 
-std::string tool() { return VERGE_TOOL; }
+std::string tool() {
+  const char* const other = std::getenv("VERGE_CRASH_TOOL");
+  return other != nullptr ? other : VERGE_TOOL;
+}
 
 environment with_recorder(environment more) {
   more.emplace_back("LD_PRELOAD", VERGE_DISK_RECORDER);

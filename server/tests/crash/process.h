@@ -68,7 +68,7 @@ class server_process {
   std::optional<int> status_;
 };
 
-/// The verge tool.
+/// The verge tool that was built with the tests, or another one: VERGE_CRASH_TOOL.
 std::string tool();
 /// With the recorder loaded.
 environment with_recorder(environment more);
