@@ -185,7 +185,8 @@ void append_reply(std::string& out, const reply& r, const server_identity& me) {
     case answer::not_ignored: out.append("NOT_IGNORED\r\n"); return;
     case answer::paused: out.append("PAUSED\r\n"); return;
     case answer::shown: return add_shown(out, *r.shown, me);
-    case answer::done: out.append("OK\r\n"); return;
+    case answer::failed: return add(out, "FAILED {}\r\n", r.text);
+    case answer::done: out.append("DONE\r\n"); return;
     case answer::bad_format: out.append("BAD_FORMAT\r\n"); return;
     case answer::unknown_command: out.append("UNKNOWN_COMMAND\r\n"); return;
     case answer::expected_crlf: out.append("EXPECTED_CRLF\r\n"); return;

@@ -348,6 +348,16 @@ std::optional<command> parser::take_line(std::string_view line) {
     c.text = key;
     return c;
   }
+  if (line == "drain on" || line == "drain off") {
+    c.what = verb::drain;
+    c.number = line == "drain on" ? 1 : 0;
+    return c;
+  }
+  if (begins("backup ")) {
+    c.what = verb::backup;
+    c.text = args("backup ");
+    return c;
+  }
   if (begins("delete ")) return by_id("delete ", verb::remove);
   if (begins("release ")) {
     words w(args("release "));

@@ -92,6 +92,7 @@ enum class answer : std::uint8_t {
   not_ignored,
   paused,
   shown,         ///< see reply::shown
+  failed,        ///< an operator's command; `text` says why
   done,
   // Of the protocols:
   bad_format,

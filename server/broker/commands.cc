@@ -157,7 +157,7 @@ void broker::run(client& c, command& cmd) {
       try {
         store_.backup(cmd.text);
       } catch (const store_error& e) {
-        r.what = answer::internal_error;
+        r.what = answer::failed;
         r.text = e.what();
       }
       return say(c, std::move(r));

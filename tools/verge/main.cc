@@ -1,6 +1,8 @@
 // verge: the command line tool.
 //
 //   verge serve ...       serves delayed tasks that survive a crash
+//   verge put, reserve, peek, cancel, reschedule, kick, stats, drain, backup
+//                         are its client
 //   verge check DIR       proves that what such a server has kept is in order
 //   verge bench ...       measures verge's engines and other systems side by side
 //   verge peer NAME       one of the systems that are linked in, asked line by line: what bench
@@ -20,6 +22,7 @@
 #include "bench_command.h"
 #ifdef VERGE_HAS_SERVER
 #include "serve_command.h"
+#include "task_commands.h"
 #endif
 
 namespace {
@@ -47,6 +50,7 @@ int main(int argc, char** argv) {
   verge::bench::bench_command bench(app);
 #ifdef VERGE_HAS_SERVER
   verge::server::serve_command server(app, *app.get_subcommand("bench"));
+  verge::server::task_commands tasks(app);
 #endif
 
   std::string name;
@@ -62,6 +66,7 @@ int main(int argc, char** argv) {
     }
 #ifdef VERGE_HAS_SERVER
     if (server.parsed()) return server.run();
+    if (tasks.parsed()) return tasks.run();
 #endif
     return bench.run();
   } catch (const CLI::ParseError& e) {
