@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <random>
 
 #include "amount.h"
@@ -108,6 +109,61 @@ TEST(disk_fault, at_any_call_loses_nothing_that_was_acknowledged) {
   EXPECT_GT(stopped, static_cast<int>(chosen.size()) / 2);
   EXPECT_GT(started, 0);
   EXPECT_LT(started, static_cast<int>(chosen.size()));
+}
+
+/// The answers that are left on a connection, up to its end.
+std::vector<std::string> rest_of(connection& c) {
+  std::vector<std::string> lines;
+  while (auto line = c.line()) lines.push_back(std::move(*line));
+  return lines;
+}
+
+// Clients that wait, one that holds leases, and one with many commands under way: when the disk has
+// failed all of them hear so, nobody is handed what the others give back, and the server ends.
+TEST(disk_fault, is_told_to_everybody_who_waits_and_nothing_else_is) {
+  for (int i = 0; i < amount(5, 50); ++i) {
+    const scratch place;
+    const std::string data = place / "data";
+    server_process server(
+        data, {}, with_recorder({{"VERGE_DISK_ROOT", data}, {"VERGE_DISK_FAIL", "150:eio:ever"}}));
+    ASSERT_TRUE(server.serves());
+    connection holder(server.port());
+    constexpr int tasks = 20;
+    for (int n = 0; n < tasks; ++n) {
+      holder.send("put 1 0 600 4\r\nwork\r\nreserve\r\n");
+      ASSERT_EQ(holder.line().value_or("").substr(0, 9), "INSERTED ");
+      ASSERT_EQ(holder.line().value_or("").substr(0, 9), "RESERVED ");
+      ASSERT_EQ(holder.body(4), "work");
+    }
+    std::vector<std::unique_ptr<connection>> waiting;
+    for (int n = 0; n < 10; ++n) {
+      waiting.push_back(std::make_unique<connection>(server.port()));
+      // What comes behind a reserve that waits is answered as well.
+      waiting.back()->send(n % 2 == 0 ? "reserve\r\n" : "reserve\r\nlist-tube-used\r\nreserve\r\n");
+    }
+    connection producer(server.port());
+    ASSERT_EQ(producer.ask("use elsewhere"), "USING elsewhere");
+    while (value_of(producer.show("stats"), "current-waiting") != "10") {
+    }
+    std::string puts;
+    constexpr int put_count = 200;
+    for (int n = 0; n < put_count; ++n) puts += "put 1 0 600 4\r\nwork\r\n";
+    bool failed = false;
+    while (!failed && producer.is_open()) {
+      producer.send("put 1 0 600 4\r\nwork\r\n");
+      failed = producer.line() == "INTERNAL_ERROR";
+      if (failed) producer.send(puts);
+    }
+    EXPECT_TRUE(failed);
+    EXPECT_THAT(rest_of(producer), testing::Each("INTERNAL_ERROR"));
+    EXPECT_THAT(rest_of(holder), IsEmpty());
+    for (std::size_t n = 0; n < waiting.size(); ++n) {
+      EXPECT_EQ(rest_of(*waiting[n]), std::vector<std::string>(n % 2 == 0 ? 1 : 3, "INTERNAL_ERROR"));
+    }
+    const ended end = server.wait();
+    EXPECT_EQ(end.status, disk_failed);
+    EXPECT_EQ(lines_in(end.error), 1U) << end.error;
+  }
 }
 
 }  // namespace
