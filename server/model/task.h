@@ -62,18 +62,18 @@ struct task {
   /// The delay after the first failed attempt; it doubles with each further one. 0 is none.
   nanoseconds backoff{0};
   lease_token token{0};
-  wall_time lease_end{0};    ///< while reserved, for a restart; what counts is a monotonic timer
-  std::uint64_t burial{0};   ///< buried tasks are kicked in this order
-  std::string key;           ///< names the task within its tube; may be empty
-  std::string dead_letter;   ///< the tube that it moves to when it is dead; empty: it is buried
+  wall_time lease_end{0};   ///< while reserved, for a restart; what counts is a monotonic timer
+  std::uint64_t burial{0};  ///< buried tasks are kicked in this order
+  std::string key;          ///< names the task within its tube; may be empty
+  std::string dead_letter;  ///< the tube that it moves to when it is dead; empty: it is buried
 };
 
 /// What became of a transition.
 enum class outcome : std::uint8_t {
   done,
-  wrong_state,   ///< the task is in a state that this does not apply to
-  stale_lease,   ///< reserved, but not by that lease
-  dead,          ///< done, and no attempt is left: the caller buries or moves it
+  wrong_state,  ///< the task is in a state that this does not apply to
+  stale_lease,  ///< reserved, but not by that lease
+  dead,         ///< done, and no attempt is left: the caller buries or moves it
 };
 
 /// The order in which ready tasks of a tube are handed out: priority, then due time, then id.

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::size_t read_at_once = 16U << 10;
 
-
 }  // namespace
 
 connection::connection(connection_house& house, tcp_conn conn)

@@ -37,8 +37,7 @@ void arm_clock_watch(int number) {
 
 }  // namespace
 
-task_server::task_server(server_options options,
-                         std::function<void(const std::string&)> on_failure)
+task_server::task_server(server_options options, std::function<void(const std::string&)> on_failure)
     : options_(std::move(options)),
       store_(open_store(options_)),
       committer_(std::make_unique<committer>(*store_, options_.broker)),
@@ -67,8 +66,7 @@ void task_server::drain(bool on) {
     void left() noexcept override {}
   };
   const auto from = std::make_shared<messenger>();
-  committer_->submit({{from, command(verb::drain, on ? 1U : 0U)},
-                      {from, command(verb::leave)}});
+  committer_->submit({{from, command(verb::drain, on ? 1U : 0U)}, {from, command(verb::leave)}});
 }
 
 verge::task<> task_server::accept() {

@@ -122,7 +122,8 @@ class rocks_store final : public store {
   }
 
   void write(const batch& b) override {
-    if (failed_) throw store_error("the store of " + directory_ + " has failed before; start again");
+    if (failed_)
+      throw store_error("the store of " + directory_ + " has failed before; start again");
     changes_.Clear();
     // Removals first: a key may go over to another task.
     for (const batch::removal& r : b.removals) remove(r);
@@ -186,7 +187,9 @@ class rocks_store final : public store {
     found.reserve(ids.size());
     for (const task_id id : ids) {
       auto t = find(id);
-      if (!t) throw store_error("an index names task " + std::to_string(id) + ", which does not exist: run `verge check`");
+      if (!t)
+        throw store_error("an index names task " + std::to_string(id) +
+                          ", which does not exist: run `verge check`");
       found.push_back(std::move(*t));
     }
     return found;
@@ -198,7 +201,8 @@ class rocks_store final : public store {
                       statistics_->getTickerCount(rocksdb::FLUSH_WRITE_BYTES) +
                       statistics_->getTickerCount(rocksdb::COMPACT_WRITE_BYTES);
     std::uint64_t size = 0;
-    if (db_->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &size)) f.disk_bytes = size;
+    if (db_->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &size))
+      f.disk_bytes = size;
     return f;
   }
 
@@ -234,7 +238,8 @@ class rocks_store final : public store {
       const std::unique_ptr<rocksdb::Iterator> i(db_->NewIterator(read_));
       i->SeekToFirst();
       if (i->Valid()) {
-        throw store_error(directory_ + " is a RocksDB database, but not one of verge: choose another directory");
+        throw store_error(directory_ +
+                          " is a RocksDB database, but not one of verge: choose another directory");
       }
       rocksdb::WriteOptions sync;
       sync.sync = true;
@@ -284,7 +289,8 @@ class rocks_store final : public store {
       put(index_key(t.tube, u.after, t.id), {});
     }
     if (u.key_before != t.key || u.tube_before != t.tube) {
-      if (!u.key_before.empty()) require_batch(changes_.Delete(key_key(u.tube_before, u.key_before)));
+      if (!u.key_before.empty())
+        require_batch(changes_.Delete(key_key(u.tube_before, u.key_before)));
       if (!t.key.empty()) put(key_key(t.tube, t.key), number_value(t.id));
     }
   }
@@ -427,8 +433,10 @@ check_report check_rocks_store(const std::string& directory) {
         }
         case 'F':
         case 'M':
-        case 'U': break;
-        default: fault("a key of an unknown kind");
+        case 'U':
+          break;
+        default:
+          fault("a key of an unknown kind");
       }
     } catch (const store_error& e) {
       fault(e.what());
@@ -436,7 +444,8 @@ check_report check_rocks_store(const std::string& directory) {
   }
   if (!i->status().ok()) fault("reading stopped: " + i->status().ToString());
   if (indexed != report.tasks) {
-    fault(std::to_string(report.tasks) + " tasks, but " + std::to_string(indexed) + " index entries");
+    fault(std::to_string(report.tasks) + " tasks, but " + std::to_string(indexed) +
+          " index entries");
   }
   if (changed > report.tasks) fault("more changes than tasks");
   for (const auto& [record, c] : tubes) {

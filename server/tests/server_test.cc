@@ -232,8 +232,9 @@ TEST_F(a_server, answers_pipelined_commands_in_their_order) {
 TEST_F(a_server, puts_many_at_once_and_reserves_many_at_once) {
   start();
   wire w = connect();
-  EXPECT_EQ(w.ask("put-batch 3\r\n5 0 60000 1\r\na\r\n4 0 60000 2\r\nbb\r\n3 60000 60000 0\r\n\r\n"),
-            "INSERTED 1 3\r\n");
+  EXPECT_EQ(
+      w.ask("put-batch 3\r\n5 0 60000 1\r\na\r\n4 0 60000 2\r\nbb\r\n3 60000 60000 0\r\n\r\n"),
+      "INSERTED 1 3\r\n");
   w.send("reserve-batch 10 0\r\n");
   EXPECT_EQ(w.reply(), "RESERVED_BATCH 2\r\n");
   EXPECT_EQ(w.reply(), "RESERVED 2 2\r\nbb\r\n");

@@ -127,8 +127,9 @@ int serve_command::serve() {
   }
   if (!insecure_ && !is_loopback(at)) {
     throw std::invalid_argument(
-        listen_ + " can be reached from other machines, and the server has no password: listen on "
-                  "127.0.0.1, or say --insecure if the network is yours alone");
+        listen_ +
+        " can be reached from other machines, and the server has no password: listen on "
+        "127.0.0.1, or say --insecure if the network is yours alone");
   }
   options.listen = at;
   options.directory = directory_;
