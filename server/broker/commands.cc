@@ -428,6 +428,8 @@ void broker::leave(client& c) {
   c.behind_.clear();
   stop_waiting(c);
   if (c.resumed_) std::erase(resumed_, &c);
+  // After a failure nothing is given back: nobody else may get it, and the process ends.
+  if (failed_) c.held_.clear();
   while (!c.held_.empty()) {
     entry& e = c.held_.front();
     take_out(e);
@@ -490,9 +492,10 @@ void broker::fail(const std::string& why) {
   }
   for (auto& [c, shared] : clients_) {
     if (!c->waits_) continue;
-    c->waits_ = false;
+    stop_waiting(*c);
     say(*c, answer::internal_error);
   }
+  resume();
   deliver();
 }
 

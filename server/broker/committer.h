@@ -60,6 +60,7 @@ class committer {
 
  private:
   void wake() noexcept;
+  void commit(std::size_t commands);
   void sleep_until_needed();
 
   store& store_;

@@ -441,6 +441,8 @@ void broker::settle(entry& e) {
 }
 
 void broker::committed() {
+  // What the failed round has left behind is not looked at again.
+  if (failed_) return deliver();
   for (entry* e : leaving_) {
     if (!e->dirty) settle(*e);
   }
