@@ -155,43 +155,93 @@ void append_reply(std::string& out, const reply& r, const server_identity& me) {
     out.append("\r\n");
   };
   switch (r.what) {
-    case answer::inserted: return numbered("INSERTED ");
-    case answer::kept: return numbered("KEPT ");
-    case answer::replaced: return numbered("REPLACED ");
-    case answer::exists: return numbered("EXISTS ");
-    case answer::taken: out.append("TAKEN\r\n"); return;
-    case answer::inserted_many: return add(out, "INSERTED {} {}\r\n", r.number, r.text);
-    case answer::draining: out.append("DRAINING\r\n"); return;
+    case answer::inserted:
+      return numbered("INSERTED ");
+    case answer::kept:
+      return numbered("KEPT ");
+    case answer::replaced:
+      return numbered("REPLACED ");
+    case answer::exists:
+      return numbered("EXISTS ");
+    case answer::taken:
+      out.append("TAKEN\r\n");
+      return;
+    case answer::inserted_many:
+      return add(out, "INSERTED {} {}\r\n", r.number, r.text);
+    case answer::draining:
+      out.append("DRAINING\r\n");
+      return;
     case answer::reserved:
       if (r.number != 0) add(out, "RESERVED_BATCH {}\r\n", r.number);
       add_task(out, "RESERVED", r.task);
       for (const handed_out& t : r.more) add_task(out, "RESERVED", t);
       return;
-    case answer::timed_out: out.append("TIMED_OUT\r\n"); return;
-    case answer::deadline_soon: out.append("DEADLINE_SOON\r\n"); return;
+    case answer::timed_out:
+      out.append("TIMED_OUT\r\n");
+      return;
+    case answer::deadline_soon:
+      out.append("DEADLINE_SOON\r\n");
+      return;
     case answer::not_found:
-    case answer::stale_lease: out.append("NOT_FOUND\r\n"); return;
-    case answer::deleted: out.append("DELETED\r\n"); return;
-    case answer::released: out.append("RELEASED\r\n"); return;
-    case answer::buried: out.append("BURIED\r\n"); return;
-    case answer::touched: out.append("TOUCHED\r\n"); return;
-    case answer::kicked: return numbered("KICKED ");
-    case answer::kicked_task: out.append("KICKED\r\n"); return;
-    case answer::found: return add_task(out, "FOUND", r.task);
-    case answer::cancelled: out.append("CANCELLED\r\n"); return;
-    case answer::rescheduled: return numbered("RESCHEDULED ");
-    case answer::using_tube: return add(out, "USING {}\r\n", r.text);
-    case answer::watching: return numbered("WATCHING ");
-    case answer::not_ignored: out.append("NOT_IGNORED\r\n"); return;
-    case answer::paused: out.append("PAUSED\r\n"); return;
-    case answer::shown: return add_shown(out, *r.shown, me);
-    case answer::failed: return add(out, "FAILED {}\r\n", r.text);
-    case answer::done: out.append("DONE\r\n"); return;
-    case answer::bad_format: out.append("BAD_FORMAT\r\n"); return;
-    case answer::unknown_command: out.append("UNKNOWN_COMMAND\r\n"); return;
-    case answer::expected_crlf: out.append("EXPECTED_CRLF\r\n"); return;
-    case answer::too_big: out.append("JOB_TOO_BIG\r\n"); return;
-    case answer::internal_error: out.append("INTERNAL_ERROR\r\n"); return;
+    case answer::stale_lease:
+      out.append("NOT_FOUND\r\n");
+      return;
+    case answer::deleted:
+      out.append("DELETED\r\n");
+      return;
+    case answer::released:
+      out.append("RELEASED\r\n");
+      return;
+    case answer::buried:
+      out.append("BURIED\r\n");
+      return;
+    case answer::touched:
+      out.append("TOUCHED\r\n");
+      return;
+    case answer::kicked:
+      return numbered("KICKED ");
+    case answer::kicked_task:
+      out.append("KICKED\r\n");
+      return;
+    case answer::found:
+      return add_task(out, "FOUND", r.task);
+    case answer::cancelled:
+      out.append("CANCELLED\r\n");
+      return;
+    case answer::rescheduled:
+      return numbered("RESCHEDULED ");
+    case answer::using_tube:
+      return add(out, "USING {}\r\n", r.text);
+    case answer::watching:
+      return numbered("WATCHING ");
+    case answer::not_ignored:
+      out.append("NOT_IGNORED\r\n");
+      return;
+    case answer::paused:
+      out.append("PAUSED\r\n");
+      return;
+    case answer::shown:
+      return add_shown(out, *r.shown, me);
+    case answer::failed:
+      return add(out, "FAILED {}\r\n", r.text);
+    case answer::done:
+      out.append("DONE\r\n");
+      return;
+    case answer::bad_format:
+      out.append("BAD_FORMAT\r\n");
+      return;
+    case answer::unknown_command:
+      out.append("UNKNOWN_COMMAND\r\n");
+      return;
+    case answer::expected_crlf:
+      out.append("EXPECTED_CRLF\r\n");
+      return;
+    case answer::too_big:
+      out.append("JOB_TOO_BIG\r\n");
+      return;
+    case answer::internal_error:
+      out.append("INTERNAL_ERROR\r\n");
+      return;
   }
 }
 

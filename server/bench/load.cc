@@ -92,8 +92,8 @@ load_figures play(std::uint16_t port, int connections, double seconds,
     }
   }
   const auto begin = clock::now();
-  const auto end = begin + std::chrono::duration_cast<clock::duration>(
-                               std::chrono::duration<double>(seconds));
+  const auto end =
+      begin + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
   std::size_t busy = talks.size();
   for (talk& t : talks) {
     t.begun = begin;
@@ -198,8 +198,9 @@ class fill_conversation final : public conversation {
         state_ ^= state_ << 17;
         c = static_cast<char>('!' + state_ % 90);
       }
-      request_ += "put 1024 " + std::to_string(delay_ == 0 ? 0 : delay_ + static_cast<int>(state_ % 3600)) + " 60 " +
-                  std::to_string(body_) + "\r\n" + body + "\r\n";
+      request_ += "put 1024 " +
+                  std::to_string(delay_ == 0 ? 0 : delay_ + static_cast<int>(state_ % 3600)) +
+                  " 60 " + std::to_string(body_) + "\r\n" + body + "\r\n";
     }
     return request_;
   }
@@ -360,14 +361,15 @@ std::unique_ptr<conversation> beanstalk_cancels(std::size_t body, int number) {
 }
 
 std::vector<std::string> redis_scripts() {
-  return {"local id = redis.call('INCR', 'id') "
-          "redis.call('HSET', 'body', id, ARGV[2]) "
-          "redis.call('ZADD', 'due', ARGV[1], id) return id",
-          "local found = redis.call('ZRANGEBYSCORE', 'due', '-inf', ARGV[1], 'LIMIT', 0, 1) "
-          "if #found == 0 then return false end "
-          "redis.call('ZREM', 'due', found[1]) redis.call('ZADD', 'leases', ARGV[1], found[1]) "
-          "return found[1] .. ' ' .. redis.call('HGET', 'body', found[1])",
-          "redis.call('HDEL', 'body', ARGV[1]) return redis.call('ZREM', 'leases', ARGV[1])"};
+  return {
+      "local id = redis.call('INCR', 'id') "
+      "redis.call('HSET', 'body', id, ARGV[2]) "
+      "redis.call('ZADD', 'due', ARGV[1], id) return id",
+      "local found = redis.call('ZRANGEBYSCORE', 'due', '-inf', ARGV[1], 'LIMIT', 0, 1) "
+      "if #found == 0 then return false end "
+      "redis.call('ZREM', 'due', found[1]) redis.call('ZADD', 'leases', ARGV[1], found[1]) "
+      "return found[1] .. ' ' .. redis.call('HGET', 'body', found[1])",
+      "redis.call('HDEL', 'body', ARGV[1]) return redis.call('ZREM', 'leases', ARGV[1])"};
 }
 std::unique_ptr<conversation> redis_puts(std::size_t body, const std::string& sha, int) {
   return std::make_unique<redis_put_conversation>(body, sha);

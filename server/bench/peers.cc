@@ -43,7 +43,8 @@ bool answers(std::uint16_t port) {
 scratch_directory::scratch_directory(const std::filesystem::path& under) {
   std::string name = (under / "verge-bench-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
-    throw std::system_error(errno, std::generic_category(), "making a directory in " + under.string());
+    throw std::system_error(errno, std::generic_category(),
+                            "making a directory in " + under.string());
   }
   path_ = name;
 }

@@ -33,8 +33,8 @@ struct contender {
 std::vector<contender> contenders(const tasks_options& o) {
   const auto verge = [&](std::vector<std::string> more) {
     return [=, tool = o.verge](const std::string& dir, std::uint16_t port) {
-      std::vector<std::string> c{tool, "serve", "--listen", "127.0.0.1:" + std::to_string(port),
-                                 "--data", dir + "/tasks"};
+      std::vector<std::string> c{
+          tool, "serve", "--listen", "127.0.0.1:" + std::to_string(port), "--data", dir + "/tasks"};
       c.insert(c.end(), more.begin(), more.end());
       return c;
     };
@@ -46,28 +46,35 @@ std::vector<contender> contenders(const tasks_options& o) {
   if (const std::string b = program("beanstalkd"); !b.empty()) {
     all.push_back({"beanstalkd -f0",
                    [b](const std::string& dir, std::uint16_t port) {
-                     return std::vector<std::string>{b,    "-l", "127.0.0.1", "-p",
-                                                     std::to_string(port), "-b", dir, "-f0"};
+                     return std::vector<std::string>{
+                         b, "-l", "127.0.0.1", "-p", std::to_string(port), "-b", dir, "-f0"};
                    },
                    false, 6e3});
-    all.push_back({"beanstalkd in memory",
-                   [b](const std::string&, std::uint16_t port) {
-                     return std::vector<std::string>{b, "-l", "127.0.0.1", "-p",
-                                                     std::to_string(port)};
-                   },
-                   false, 60e3});
+    all.push_back(
+        {"beanstalkd in memory",
+         [b](const std::string&, std::uint16_t port) {
+           return std::vector<std::string>{b, "-l", "127.0.0.1", "-p", std::to_string(port)};
+         },
+         false, 60e3});
   } else {
     fmt::print("beanstalkd is not installed: left out\n");
   }
   if (const std::string r = program("redis-server"); !r.empty()) {
     all.push_back({"Redis, appendfsync always",
                    [r](const std::string& dir, std::uint16_t port) {
-                     return std::vector<std::string>{r,        "--port", std::to_string(port),
-                                                     "--bind", "127.0.0.1",
-                                                     "--dir",  dir,
-                                                     "--appendonly", "yes",
-                                                     "--appendfsync", "always",
-                                                     "--save", ""};
+                     return std::vector<std::string>{r,
+                                                     "--port",
+                                                     std::to_string(port),
+                                                     "--bind",
+                                                     "127.0.0.1",
+                                                     "--dir",
+                                                     dir,
+                                                     "--appendonly",
+                                                     "yes",
+                                                     "--appendfsync",
+                                                     "always",
+                                                     "--save",
+                                                     ""};
                    },
                    true, 25e3});
   } else {
@@ -81,14 +88,13 @@ struct running {
   server_process process;
   std::vector<std::string> shas;
 
-  running(const tasks_options& o, const contender& c)
-      : dir(o.directory), process(make(c, dir)) {
+  running(const tasks_options& o, const contender& c) : dir(o.directory), process(make(c, dir)) {
     if (!c.redis) return;
     for (const std::string& script : redis_scripts()) {
-      const std::string reply =
-          ask(process.port(), "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$" +
-                                  std::to_string(script.size()) + "\r\n" + script + "\r\n",
-              "\r\n");
+      const std::string reply = ask(process.port(),
+                                    "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$" +
+                                        std::to_string(script.size()) + "\r\n" + script + "\r\n",
+                                    "\r\n");
       // $40\r\nSHA\r\n
       shas.push_back(reply.substr(reply.find('\n') + 1, 40));
     }
@@ -150,8 +156,10 @@ class bench_run {
       const auto [low, high] = std::minmax_element(rate.begin(), rate.end());
       fmt::print("  {:34} {:>9.0f}/s   ({:.0f} to {:.0f})   p50 {:.0f} us, p99 {:.0f} us\n", name,
                  median(rate), *low, *high, median(p50), median(p99));
-      json_[title][name] = {{"per_second", median(rate)}, {"all", rate},
-                            {"p50_us", median(p50)},      {"p99_us", median(p99)}};
+      json_[title][name] = {{"per_second", median(rate)},
+                            {"all", rate},
+                            {"p50_us", median(p50)},
+                            {"p99_us", median(p99)}};
     }
     fmt::print("\n");
     std::fflush(stdout);
@@ -193,8 +201,8 @@ class bench_run {
       for (int round = 0; round < options_.rounds; ++round) {
         for (const contender& c : contenders_) {
           running r(options_, c);
-          const double rate = connections == 1 ? std::min(c.reserves_per_second, 10e3)
-                                               : c.reserves_per_second;
+          const double rate =
+              connections == 1 ? std::min(c.reserves_per_second, 10e3) : c.reserves_per_second;
           const auto count = static_cast<std::uint64_t>(rate * options_.seconds);
           if (c.redis) {
             // Filled over many connections: each waits for its reply.
@@ -223,14 +231,15 @@ class bench_run {
   void churn() {
     running r(options_, contenders_[0]);
     const double seconds = options_.quick ? 5 : 30;
-    const load_figures f = play(r.process.port(), 64, seconds,
-                                [&](int n) { return beanstalk_cancels(body_size, n); });
+    const load_figures f =
+        play(r.process.port(), 64, seconds, [&](int n) { return beanstalk_cancels(body_size, n); });
     const std::string stats = ask(r.process.port(), "stats\r\n", "verge-disk-bytes: ");
     const double written = figure(stats, "verge-bytes-written");
     const double user = static_cast<double>(f.operations) * (body_size + 16);
-    fmt::print("put with a key and cancel, 64 connections: {:.0f} pairs/s; {:.2f} bytes written "
-               "for each byte of the user's\n\n",
-               f.per_second, written / user);
+    fmt::print(
+        "put with a key and cancel, 64 connections: {:.0f} pairs/s; {:.2f} bytes written "
+        "for each byte of the user's\n\n",
+        f.per_second, written / user);
     json_["churn"] = {{"pairs_per_second", f.per_second}, {"written_per_byte", written / user}};
   }
 
@@ -245,8 +254,8 @@ class bench_run {
            [&](int) { return beanstalk_fill(count / 16, body_size, 100'000, 64); });
       std::this_thread::sleep_for(std::chrono::seconds(2));
       const double mb = static_cast<double>(r.process.resident_bytes()) / 1e6;
-      fmt::print("{} delayed tasks of {} bytes: {:34} {:.0f} MB resident, {:.0f} MB on disk\n", count,
-                 body_size, c.name, mb, static_cast<double>(r.dir.bytes()) / 1e6);
+      fmt::print("{} delayed tasks of {} bytes: {:34} {:.0f} MB resident, {:.0f} MB on disk\n",
+                 count, body_size, c.name, mb, static_cast<double>(r.dir.bytes()) / 1e6);
       json_["memory"][c.name] = {{"tasks", count}, {"resident_mb", mb}};
       std::fflush(stdout);
     }
@@ -280,13 +289,15 @@ class bench_run {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       ask(port, "put 0 0 60 5\r\nfirst\r\n", "INSERTED");
       const double mb = static_cast<double>(process.resident_bytes()) / 1e6;
-      fmt::print("{} delayed tasks: {:.0f} puts/s, {:.0f} MB resident, {:.0f} bytes on disk for each\n",
-                 count, static_cast<double>(count) / took.count(), mb,
-                 static_cast<double>(dir.bytes()) / static_cast<double>(count));
-      json_["many"] = {{"tasks", count},
-                       {"puts_per_second", static_cast<double>(count) / took.count()},
-                       {"resident_mb", mb},
-                       {"disk_bytes_each", static_cast<double>(dir.bytes()) / static_cast<double>(count)}};
+      fmt::print(
+          "{} delayed tasks: {:.0f} puts/s, {:.0f} MB resident, {:.0f} bytes on disk for each\n",
+          count, static_cast<double>(count) / took.count(), mb,
+          static_cast<double>(dir.bytes()) / static_cast<double>(count));
+      json_["many"] = {
+          {"tasks", count},
+          {"puts_per_second", static_cast<double>(count) / took.count()},
+          {"resident_mb", mb},
+          {"disk_bytes_each", static_cast<double>(dir.bytes()) / static_cast<double>(count)}};
       process.end(true);
     }
     const auto begin = std::chrono::steady_clock::now();
@@ -304,8 +315,8 @@ class bench_run {
   nlohmann::json json_;
 };
 
-/// A connection that puts tasks with a delay of 1 s, one after the other, and notes when each is due
-/// at the earliest; and one that reserves them.
+/// A connection that puts tasks with a delay of 1 s, one after the other, and notes when each is
+/// due at the earliest; and one that reserves them.
 class paced_puts final : public conversation {
  public:
   paced_puts(int per_second, int count, std::vector<wall_time>& due)
@@ -377,8 +388,7 @@ void bench_run::lateness_of(std::uint16_t port, const std::string& name, int per
   std::thread worker([&] {
     play(port, 16, 1e9, [&](int) { return std::make_unique<timed_reserves>(left, got); });
   });
-  play(port, 1, 1e9,
-       [&](int) { return std::make_unique<paced_puts>(per_second, count, due); });
+  play(port, 1, 1e9, [&](int) { return std::make_unique<paced_puts>(per_second, count, due); });
   worker.join();
   // The server adds the delay when it has read the put, a little after `due` was noted: so what is
   // measured is lateness and one way of the put.
@@ -390,10 +400,10 @@ void bench_run::lateness_of(std::uint16_t port, const std::string& name, int per
     late.push_back(ms);
   }
   std::sort(late.begin(), late.end());
-  fmt::print("lateness, {} due a second: {:34} p50 {:.2f} ms, p99 {:.2f} ms, at most {:.2f} ms, "
-             "{} early\n",
-             per_second, name, late[late.size() / 2], late[late.size() * 99 / 100], late.back(),
-             early);
+  fmt::print(
+      "lateness, {} due a second: {:34} p50 {:.2f} ms, p99 {:.2f} ms, at most {:.2f} ms, "
+      "{} early\n",
+      per_second, name, late[late.size() / 2], late[late.size() * 99 / 100], late.back(), early);
   json_["lateness"][name] = {{"p50_ms", late[late.size() / 2]},
                              {"p99_ms", late[late.size() * 99 / 100]},
                              {"most_ms", late.back()},

@@ -6,8 +6,8 @@
 namespace verge::server::bench {
 
 struct tasks_options {
-  std::string verge;             ///< the path of the verge tool
-  std::string directory{"."};    ///< where scratch directories are made: the disk that is measured
+  std::string verge;           ///< the path of the verge tool
+  std::string directory{"."};  ///< where scratch directories are made: the disk that is measured
   int rounds{5};
   double seconds{2};
   bool quick{false};

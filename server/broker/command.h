@@ -16,9 +16,9 @@ namespace verge::server {
 
 enum class verb : std::uint8_t {
   put,
-  put_many,       ///< all or none, in one batch
+  put_many,  ///< all or none, in one batch
   reserve,
-  reserve_task,   ///< by id
+  reserve_task,  ///< by id
   remove,
   release,
   bury,
@@ -29,8 +29,8 @@ enum class verb : std::uint8_t {
   peek_ready,
   peek_delayed,
   peek_buried,
-  cancel,         ///< by key
-  reschedule,     ///< by key
+  cancel,      ///< by key
+  reschedule,  ///< by key
   use,
   used,
   watch,
@@ -41,13 +41,13 @@ enum class verb : std::uint8_t {
   stats_tube,
   list_tubes,
   list_watched,
-  drain,          ///< takes no more puts
+  drain,  ///< takes no more puts
   backup,
-  arrive,         ///< nothing but that the client is there
-  say,            ///< a reply that the protocol has made itself, in its turn; uses up `number` ids
-  half_close,     ///< the client will send no more
-  quit,           ///< the client leaves when all before this has been answered
-  leave,          ///< the client is disconnected
+  arrive,      ///< nothing but that the client is there
+  say,         ///< a reply that the protocol has made itself, in its turn; uses up `number` ids
+  half_close,  ///< the client will send no more
+  quit,        ///< the client leaves when all before this has been answered
+  leave,       ///< the client is disconnected
 };
 
 /// What a put does if a task of its tube has the same key.
@@ -67,10 +67,10 @@ struct new_task {
 
 enum class answer : std::uint8_t {
   inserted,
-  kept,          ///< a task with that key is there already
+  kept,  ///< a task with that key is there already
   replaced,
-  exists,        ///< and that was not wanted
-  taken,         ///< a worker has the task with that key
+  exists,  ///< and that was not wanted
+  taken,   ///< a worker has the task with that key
   inserted_many,
   draining,
   reserved,
@@ -82,7 +82,7 @@ enum class answer : std::uint8_t {
   released,
   buried,
   touched,
-  kicked,        ///< how many
+  kicked,  ///< how many
   kicked_task,
   found,
   cancelled,
@@ -91,8 +91,8 @@ enum class answer : std::uint8_t {
   watching,
   not_ignored,
   paused,
-  shown,         ///< see reply::shown
-  failed,        ///< an operator's command; `text` says why
+  shown,   ///< see reply::shown
+  failed,  ///< an operator's command; `text` says why
   done,
   // Of the protocols:
   bad_format,
@@ -155,14 +155,14 @@ struct command {
   explicit command(verb v, std::uint64_t n = 0) : what(v), number(n) {}
 
   verb what{verb::say};
-  std::uint64_t number{0};       ///< an id or a count
+  std::uint64_t number{0};  ///< an id or a count
   std::uint32_t priority{0};
-  nanoseconds time{0};           ///< a delay, a pause
-  std::optional<nanoseconds> limit;  ///< how long a reserve waits; nothing: for ever
-  lease_token token{0};          ///< 0: the lease of this connection
-  std::string text;              ///< a tube, a key, a directory
-  std::vector<new_task> tasks;   ///< put
-  reply prepared;                ///< say
+  nanoseconds time{0};               ///< a delay, a pause
+  std::optional<nanoseconds> limit;  ///< how long a reserve waits; nothing: forever
+  lease_token token{0};              ///< 0: the lease of this connection
+  std::string text;                  ///< a tube, a key, a directory
+  std::vector<new_task> tasks;       ///< put
+  reply prepared;                    ///< say
 };
 
 }  // namespace verge::server

@@ -124,31 +124,41 @@ void broker::run(client& c, command& cmd) {
   ++figures_.commands[static_cast<std::size_t>(cmd.what)];
   switch (cmd.what) {
     case verb::put:
-    case verb::put_many: return run_put(c, cmd);
-    case verb::reserve: return run_reserve(c, cmd);
-    case verb::reserve_task: return run_reserve_task(c, cmd);
+    case verb::put_many:
+      return run_put(c, cmd);
+    case verb::reserve:
+      return run_reserve(c, cmd);
+    case verb::reserve_task:
+      return run_reserve_task(c, cmd);
     case verb::remove:
     case verb::release:
     case verb::bury:
-    case verb::touch: return run_on_lease(c, cmd);
+    case verb::touch:
+      return run_on_lease(c, cmd);
     case verb::kick:
-    case verb::kick_task: return run_kick(c, cmd);
+    case verb::kick_task:
+      return run_kick(c, cmd);
     case verb::peek:
     case verb::peek_ready:
     case verb::peek_delayed:
-    case verb::peek_buried: return run_peek(c, cmd);
+    case verb::peek_buried:
+      return run_peek(c, cmd);
     case verb::cancel:
-    case verb::reschedule: return run_by_key(c, cmd);
+    case verb::reschedule:
+      return run_by_key(c, cmd);
     case verb::use:
     case verb::used:
     case verb::watch:
-    case verb::ignore: return run_tubes(c, cmd);
-    case verb::pause: return run_pause(c, cmd);
+    case verb::ignore:
+      return run_tubes(c, cmd);
+    case verb::pause:
+      return run_pause(c, cmd);
     case verb::stats:
     case verb::stats_task:
     case verb::stats_tube:
     case verb::list_tubes:
-    case verb::list_watched: return run_show(c, cmd);
+    case verb::list_watched:
+      return run_show(c, cmd);
     case verb::drain:
       draining_ = cmd.number != 0;
       return say(c, answer::done);
@@ -165,10 +175,12 @@ void broker::run(client& c, command& cmd) {
     case verb::say:
       for (; cmd.number > 0; --cmd.number) static_cast<void>(next_id());
       return say(c, std::move(cmd.prepared));
-    case verb::quit: return leave(c);
+    case verb::quit:
+      return leave(c);
     case verb::arrive:
     case verb::half_close:
-    case verb::leave: break;
+    case verb::leave:
+      break;
   }
 }
 
@@ -314,10 +326,18 @@ void broker::run_peek(client& c, const command& cmd) {
   entry* e = nullptr;
   tube& t = *c.used_;
   switch (cmd.what) {
-    case verb::peek: e = find(cmd.number); break;
-    case verb::peek_ready: e = first_of(t, t.ready); break;
-    case verb::peek_delayed: e = first_of(t, t.delayed); break;
-    default: e = first_of(t, t.buried); break;
+    case verb::peek:
+      e = find(cmd.number);
+      break;
+    case verb::peek_ready:
+      e = first_of(t, t.ready);
+      break;
+    case verb::peek_delayed:
+      e = first_of(t, t.delayed);
+      break;
+    default:
+      e = first_of(t, t.buried);
+      break;
   }
   if (e == nullptr) return say(c, answer::not_found);
   reply r;
@@ -375,7 +395,8 @@ void broker::run_tubes(client& c, const command& cmd) {
       }
       return say(c, answer::watching, c.watched_.size());
     }
-    default: break;
+    default:
+      break;
   }
   reply r;
   r.what = answer::using_tube;
@@ -407,6 +428,8 @@ void broker::leave(client& c) {
   c.behind_.clear();
   stop_waiting(c);
   if (c.resumed_) std::erase(resumed_, &c);
+  // After a failure nothing is given back: nobody else may get it, and the process ends.
+  if (failed_) c.held_.clear();
   while (!c.held_.empty()) {
     entry& e = c.held_.front();
     take_out(e);
@@ -469,9 +492,10 @@ void broker::fail(const std::string& why) {
   }
   for (auto& [c, shared] : clients_) {
     if (!c->waits_) continue;
-    c->waits_ = false;
+    stop_waiting(*c);
     say(*c, answer::internal_error);
   }
+  resume();
   deliver();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <exception>
 #include <utility>
 
 namespace verge::server {
@@ -74,27 +75,43 @@ void committer::run(runtime* timers) {
     }
     const bool last = stopping_.load() && taken.empty() && !more;
     broker_.begin(clock::now(), wall_());
+    std::size_t done = 0;
+    const auto execute = [&] {
+      for (; done < taken.size(); ++done) {
+        broker_.execute(taken[done].from, std::move(taken[done].what));
+      }
+    };
     try {
-      for (request& r : taken) broker_.execute(r.from, std::move(r.what));
-      more |= broker_.advance();
-      if (last) broker_.close_books();
-      const batch& changes = broker_.changes();
-      if (!changes.empty() && !broker_.has_failed()) {
-        const auto begin = std::chrono::steady_clock::now();
-        store_.write(changes);
-        const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
-        broker_.note_commit(taken.size(), static_cast<std::uint64_t>(took.count()));
+      execute();
+      if (!broker_.has_failed()) {
+        more |= broker_.advance();
+        if (last) broker_.close_books();
+        commit(taken.size());
       }
       broker_.committed();
-    } catch (const store_error& e) {
+    } catch (const std::exception& e) {
+      // Also what is not the disk's fault: memory may be ahead of the disk, and nothing more is
+      // acknowledged. The command that has thrown and those that are left hear so as well.
       broker_.fail(e.what());
       if (on_failure) on_failure(e.what());
+      execute();
+      broker_.committed();
       more = false;
     }
     taken.clear();
     if (last) break;
   }
   alarm_ = timer();
+}
+
+/// Writes what this round changes.
+void committer::commit(std::size_t commands) {
+  const batch& changes = broker_.changes();
+  if (changes.empty()) return;
+  const auto begin = std::chrono::steady_clock::now();
+  store_.write(changes);
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
+  broker_.note_commit(commands, static_cast<std::uint64_t>(took.count()));
 }
 
 void committer::sleep_until_needed() {

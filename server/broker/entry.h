@@ -107,6 +107,7 @@ class entry_table {
 
 /// The tasks that a client has reserved.
 using held_list = boost::intrusive::list<
-    entry, boost::intrusive::member_hook<entry, boost::intrusive::list_member_hook<>, &entry::held>>;
+    entry,
+    boost::intrusive::member_hook<entry, boost::intrusive::list_member_hook<>, &entry::held>>;
 
 }  // namespace verge::server

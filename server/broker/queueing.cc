@@ -15,10 +15,13 @@ constexpr std::uint64_t ids_at_once = 1'000'000;
 /// How a task is counted of which only the place is known.
 task_state state_by(place_kind kind) noexcept {
   switch (kind) {
-    case place_kind::delayed: return task_state::delayed;
-    case place_kind::buried: return task_state::buried;
+    case place_kind::delayed:
+      return task_state::delayed;
+    case place_kind::buried:
+      return task_state::buried;
     case place_kind::ready:
-    case place_kind::none: break;
+    case place_kind::none:
+      break;
   }
   return task_state::ready;
 }
@@ -129,10 +132,17 @@ void broker::take_out(entry& e) noexcept {
   if (e.fields.state == task_state::ready && e.fields.priority < urgent_below) --t.urgent;
   if (!e.order.is_linked()) return;
   switch (e.fields.state) {
-    case task_state::delayed: t.delayed.erase(e); break;
-    case task_state::ready: t.ready.erase(e); break;
-    case task_state::buried: t.buried.erase(e); break;
-    case task_state::reserved: break;
+    case task_state::delayed:
+      t.delayed.erase(e);
+      break;
+    case task_state::ready:
+      t.ready.erase(e);
+      break;
+    case task_state::buried:
+      t.buried.erase(e);
+      break;
+    case task_state::reserved:
+      break;
   }
 }
 
@@ -150,8 +160,11 @@ void broker::put_in(entry& e) {
       place_in(t.ready, e);
       if (!filling_) serve(t);
       break;
-    case task_state::buried: place_in(t.buried, e); break;
-    case task_state::reserved: break;
+    case task_state::buried:
+      place_in(t.buried, e);
+      break;
+    case task_state::reserved:
+      break;
   }
 }
 
@@ -274,7 +287,8 @@ place broker::place_for(const entry& e) const noexcept {
     case task_state::buried:
       return {.kind = place_kind::buried, .priority = 0, .at = static_cast<std::int64_t>(t.burial)};
     case task_state::ready:
-    case task_state::reserved: break;
+    case task_state::reserved:
+      break;
   }
   const bool in_memory = e.order.is_linked() || t.state == task_state::reserved;
   if (in_memory && e.stored_tube == t.tube && e.stored_at.kind == place_kind::delayed &&
@@ -287,13 +301,18 @@ place broker::place_for(const entry& e) const noexcept {
 void broker::count_place(tube& t, const place& p, std::int64_t by) noexcept {
   const auto n = static_cast<std::uint64_t>(by);
   switch (p.kind) {
-    case place_kind::delayed: t.on_disk.delayed += n; break;
+    case place_kind::delayed:
+      t.on_disk.delayed += n;
+      break;
     case place_kind::ready:
       t.on_disk.ready += n;
       if (p.priority < urgent_below) t.on_disk.urgent += n;
       break;
-    case place_kind::buried: t.on_disk.buried += n; break;
-    case place_kind::none: break;
+    case place_kind::buried:
+      t.on_disk.buried += n;
+      break;
+    case place_kind::none:
+      break;
   }
   change(t);
 }
@@ -301,8 +320,8 @@ void broker::count_place(tube& t, const place& p, std::int64_t by) noexcept {
 /// Keeps the tube's time in the order of all tubes' times right.
 void broker::note_due(tube& t) {
   const bool has = !t.delayed.empty() || t.delayed.is_hungry();
-  const wall_time due = t.delayed.empty() ? std::numeric_limits<wall_time>::min()
-                                          : t.delayed.first().fields.due;
+  const wall_time due =
+      t.delayed.empty() ? std::numeric_limits<wall_time>::min() : t.delayed.first().fields.due;
   if (t.is_noted && has && t.noted_due == due) return;
   if (t.is_noted) due_.erase({t.noted_due, &t});
   t.is_noted = has;
@@ -351,12 +370,11 @@ const batch& broker::changes() {
     if (e->removed) {
       if (stored) {
         const auto old = old_keys_.find(e->fields.id);
-        batch_.removals.push_back(
-            {.id = e->fields.id,
-             .tube = e->stored_tube,
-             .where = e->stored_at,
-             .changed = e->changed,
-             .key = old != old_keys_.end() ? old->second : e->fields.key});
+        batch_.removals.push_back({.id = e->fields.id,
+                                   .tube = e->stored_tube,
+                                   .where = e->stored_at,
+                                   .changed = e->changed,
+                                   .key = old != old_keys_.end() ? old->second : e->fields.key});
         count_place(*tubes_.at(e->stored_tube), e->stored_at, -1);
       }
       continue;
@@ -365,11 +383,12 @@ const batch& broker::changes() {
     e->unsaved = false;
     if (stored) {
       const auto old = old_keys_.find(e->fields.id);
-      batch_.updates.push_back({.fields = &e->fields,
-                                .before = e->stored_at,
-                                .after = where,
-                                .tube_before = e->stored_tube,
-                                .key_before = old != old_keys_.end() ? old->second : e->fields.key});
+      batch_.updates.push_back(
+          {.fields = &e->fields,
+           .before = e->stored_at,
+           .after = where,
+           .tube_before = e->stored_tube,
+           .key_before = old != old_keys_.end() ? old->second : e->fields.key});
       e->changed = true;
       count_place(*tubes_.at(e->stored_tube), e->stored_at, -1);
     } else {
@@ -422,6 +441,8 @@ void broker::settle(entry& e) {
 }
 
 void broker::committed() {
+  // What the failed round has left behind is not looked at again.
+  if (failed_) return deliver();
   for (entry* e : leaving_) {
     if (!e->dirty) settle(*e);
   }

@@ -18,9 +18,9 @@ struct tube {
   window<buried_window_order> buried;
   std::uint64_t counts[4]{};  ///< by state; what is only in the store is counted by its place
   std::uint64_t urgent{0};
-  tube_record on_disk;        ///< by place, with what the next batch changes
-  bool in_store{false};       ///< the store has a record of it
-  bool changed{false};        ///< the next batch writes the record
+  tube_record on_disk;   ///< by place, with what the next batch changes
+  bool in_store{false};  ///< the store has a record of it
+  bool changed{false};   ///< the next batch writes the record
 
   /// Waiting clients, the first to come first.
   std::set<std::pair<std::uint64_t, client*>> waiting;

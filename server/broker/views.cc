@@ -74,7 +74,9 @@ void broker::run_show(client& c, const command& cmd) {
       shown = view_of(*t);
       break;
     }
-    case verb::stats: shown = view_of_all(); break;
+    case verb::stats:
+      shown = view_of_all();
+      break;
     default: {
       std::vector<std::string> names;
       const auto& tubes = cmd.what == verb::list_tubes ? tubes_in_order_ : c.watched_;

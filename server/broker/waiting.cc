@@ -89,7 +89,7 @@ bool broker::hand_out(client& c) {
   return true;
 }
 
-/// Ready tasks go to those who wait, the first to come first.
+/// Ready tasks go to the clients that wait, the first to come first.
 void broker::serve(tube& t) {
   while (!t.waiting.empty() && !is_paused(t) && first_of(t, t.ready) != nullptr) {
     client& c = *t.waiting.begin()->second;
@@ -112,9 +112,9 @@ void broker::wait(client& c, std::optional<nanoseconds> limit, std::uint64_t wan
   const auto lease_end = first_lease_end(c);
   if (lease_end && *lease_end - safety_margin <= now_) {
     // A paused tube's tasks count as well: they are ready, only not handed out.
-    const bool something_ready = std::any_of(c.watched_.begin(), c.watched_.end(), [](const tube* t) {
-      return t->counts[static_cast<std::size_t>(task_state::ready)] != 0;
-    });
+    const bool something_ready = std::any_of(
+        c.watched_.begin(), c.watched_.end(),
+        [](const tube* t) { return t->counts[static_cast<std::size_t>(task_state::ready)] != 0; });
     if (!something_ready) return say(c, answer::deadline_soon);
   }
   if ((limit && *limit <= 0) || c.half_closed_) return say(c, answer::timed_out);

@@ -84,7 +84,8 @@ void place_orders(scene& s) {
       for (std::size_t i = next; i < end; ++i) {
         s.all[i].due = now + patience;
         const std::string body = "order " + std::to_string(i);
-        // "keep": after a crash nobody knows whether the last ones arrived, so they are put again.
+        // "keep": after a crash it is not known whether the last ones have arrived, so they are
+        // put again.
         bytes += "put-key order-" + std::to_string(i) + " keep 1024 " + std::to_string(delay_ms) +
                  " 60000 " + std::to_string(body.size()) + "\r\n" + body + "\r\n";
       }
@@ -150,7 +151,7 @@ void pay_orders(scene& s) {
   });
 }
 
-/// Takes what has fallen due: orders that nobody has paid.
+/// Takes what has fallen due: orders that were not paid.
 void expire_orders(scene& s) {
   persistently(s, [&](wire& w) {
     while (!s.finished.load()) {
@@ -181,9 +182,9 @@ int play(scene& s, const std::string& tool) {
   const scratch_directory dir(s.dir);
   s.port = free_port();
   s.all = std::vector<order>(s.orders);
-  const std::vector<std::string> command{tool,     "serve",
+  const std::vector<std::string> command{tool,       "serve",
                                          "--listen", "127.0.0.1:" + std::to_string(s.port),
-                                         "--data", (dir.path() / "tasks").string()};
+                                         "--data",   (dir.path() / "tasks").string()};
   auto server = std::make_unique<server_process>(command, s.port);
   std::printf("%zu orders; thirty minutes are %.0f seconds here (a factor of %.0f)\n", s.orders,
               1800 / s.factor, s.factor);
@@ -257,13 +258,16 @@ int main(int argc, char** argv) {
     } else if (tool.empty() && argv[i][0] != '-') {
       tool = argv[i];
     } else {
-      std::fprintf(stderr, "orders_demo: '%s' is unknown; there are --orders N, --factor F, "
-                           "--dir DIR, --quick\n", argv[i]);
+      std::fprintf(stderr,
+                   "orders_demo: '%s' is unknown; there are --orders N, --factor F, "
+                   "--dir DIR, --quick\n",
+                   argv[i]);
       return 2;
     }
   }
   if (tool.empty() || s.orders == 0 || !(s.factor > 0)) {
-    std::fprintf(stderr, "usage: orders_demo VERGE [--orders N] [--factor F] [--dir DIR] [--quick]\n");
+    std::fprintf(stderr,
+                 "usage: orders_demo VERGE [--orders N] [--factor F] [--dir DIR] [--quick]\n");
     return 2;
   }
   try {

@@ -10,9 +10,7 @@ namespace {
 /// 2^40 times the first delay is longer than any delay may be.
 constexpr std::uint32_t most_doublings = 40;
 
-bool is_dead(const task& t) noexcept {
-  return t.max_attempts != 0 && t.reserves >= t.max_attempts;
-}
+bool is_dead(const task& t) noexcept { return t.max_attempts != 0 && t.reserves >= t.max_attempts; }
 
 nanoseconds backoff_of(const task& t) noexcept {
   if (t.backoff == 0) return 0;
@@ -49,10 +47,14 @@ outcome holds(const task& t, lease_token token) noexcept {
 
 const char* name_of(task_state s) noexcept {
   switch (s) {
-    case task_state::delayed: return "delayed";
-    case task_state::ready: return "ready";
-    case task_state::reserved: return "reserved";
-    case task_state::buried: return "buried";
+    case task_state::delayed:
+      return "delayed";
+    case task_state::ready:
+      return "ready";
+    case task_state::reserved:
+      return "reserved";
+    case task_state::buried:
+      return "buried";
   }
   return "unknown";
 }

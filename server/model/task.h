@@ -22,8 +22,8 @@
 ///                              '------------------ buried <-------'          |
 ///                                                    ^---- attempts used up -'
 ///
-/// A task can be removed in every state: by anybody while it is not reserved, and by the holder of
-/// the lease while it is.
+/// A task can be removed in every state: by any client while it is not reserved, and by the holder
+/// of the lease while it is.
 namespace verge::server {
 
 using task_id = std::uint64_t;
@@ -62,18 +62,18 @@ struct task {
   /// The delay after the first failed attempt; it doubles with each further one. 0 is none.
   nanoseconds backoff{0};
   lease_token token{0};
-  wall_time lease_end{0};    ///< while reserved, for a restart; what counts is a monotonic timer
-  std::uint64_t burial{0};   ///< buried tasks are kicked in this order
-  std::string key;           ///< names the task within its tube; may be empty
-  std::string dead_letter;   ///< the tube that it moves to when it is dead; empty: it is buried
+  wall_time lease_end{0};   ///< while reserved, for a restart; what counts is a monotonic timer
+  std::uint64_t burial{0};  ///< buried tasks are kicked in this order
+  std::string key;          ///< names the task within its tube; may be empty
+  std::string dead_letter;  ///< the tube that it moves to when it is dead; empty: it is buried
 };
 
 /// What became of a transition.
 enum class outcome : std::uint8_t {
   done,
-  wrong_state,   ///< the task is in a state that this does not apply to
-  stale_lease,   ///< reserved, but not by that lease
-  dead,          ///< done, and no attempt is left: the caller buries or moves it
+  wrong_state,  ///< the task is in a state that this does not apply to
+  stale_lease,  ///< reserved, but not by that lease
+  dead,         ///< done, and no attempt is left: the caller buries or moves it
 };
 
 /// The order in which ready tasks of a tube are handed out: priority, then due time, then id.
@@ -127,7 +127,7 @@ outcome touch(task& t, lease_token token, wall_time now) noexcept;
 outcome bury(task& t, lease_token token, std::uint32_t priority, std::uint64_t burial) noexcept;
 /// From buried or delayed to ready.
 outcome kick(task& t, wall_time now) noexcept;
-/// Whether it may be removed: by the holder of the lease, by anybody if it is not reserved.
+/// Whether it may be removed: by the holder of the lease, by any client if it is not reserved.
 outcome may_remove(const task& t, lease_token token) noexcept;
 /// Gives another due time to a task that is not reserved.
 outcome reschedule(task& t, wall_time now, nanoseconds delay) noexcept;

@@ -37,8 +37,7 @@ void arm_clock_watch(int number) {
 
 }  // namespace
 
-task_server::task_server(server_options options,
-                         std::function<void(const std::string&)> on_failure)
+task_server::task_server(server_options options, std::function<void(const std::string&)> on_failure)
     : options_(std::move(options)),
       store_(open_store(options_)),
       committer_(std::make_unique<committer>(*store_, options_.broker)),
@@ -60,15 +59,14 @@ task_server::task_server(server_options options,
 task_server::~task_server() { stop(); }
 
 void task_server::drain(bool on) {
-  /// A client that is nobody's: it only tells the broker.
+  /// A client without a connection: it only passes the command on.
   class messenger final : public client {
     void deliver(reply) override {}
     void flush() noexcept override {}
     void left() noexcept override {}
   };
   const auto from = std::make_shared<messenger>();
-  committer_->submit({{from, command(verb::drain, on ? 1U : 0U)},
-                      {from, command(verb::leave)}});
+  committer_->submit({{from, command(verb::drain, on ? 1U : 0U)}, {from, command(verb::leave)}});
 }
 
 verge::task<> task_server::accept() {

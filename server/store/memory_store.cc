@@ -66,7 +66,8 @@ class memory_store final : public store {
   store_figures figures() override { return {}; }
 
   void backup(const std::string&) override {
-    throw store_error("tasks that are kept in memory cannot be backed up: serve them from a directory");
+    throw store_error(
+        "tasks that are kept in memory cannot be backed up: serve them from a directory");
   }
 
  private:

@@ -98,10 +98,14 @@ std::int64_t unordered(std::uint64_t n) {
 
 char letter_of(place_kind kind) {
   switch (kind) {
-    case place_kind::delayed: return 'D';
-    case place_kind::ready: return 'R';
-    case place_kind::buried: return 'B';
-    case place_kind::none: break;
+    case place_kind::delayed:
+      return 'D';
+    case place_kind::ready:
+      return 'R';
+    case place_kind::buried:
+      return 'B';
+    case place_kind::none:
+      break;
   }
   throw std::logic_error("verge: a stored task without a place");
 }
@@ -148,10 +152,17 @@ bool parse_index_key(std::string_view key, tube_number& tube, place& p, task_id&
   if (key.empty()) return false;
   p = {};
   switch (key[0]) {
-    case 'D': p.kind = place_kind::delayed; break;
-    case 'R': p.kind = place_kind::ready; break;
-    case 'B': p.kind = place_kind::buried; break;
-    default: return false;
+    case 'D':
+      p.kind = place_kind::delayed;
+      break;
+    case 'R':
+      p.kind = place_kind::ready;
+      break;
+    case 'B':
+      p.kind = place_kind::buried;
+      break;
+    default:
+      return false;
   }
   const bool is_ready = p.kind == place_kind::ready;
   if (key.size() != (is_ready ? ready_size : delayed_size)) return false;

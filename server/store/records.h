@@ -19,7 +19,7 @@
 ///   U tube                       -> name, counts, pause
 ///
 /// Numbers in keys are big-endian, so that their order is the order of the bytes. Numbers in values
-/// are as short as they can be. A body is written once and never again, however often the task changes.
+/// are as short as they can be. A body is written once, however often its task changes.
 namespace verge::server::records {
 
 inline constexpr std::uint32_t format = 1;

@@ -1,16 +1,24 @@
 #include "rocks_store.h"
 
+#include <fcntl.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/options.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/checkpoint.h>
 #include <rocksdb/write_batch.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <utility>
 
+#include "log_tail.h"
 #include "records.h"
 
 namespace verge::server {
@@ -36,9 +44,30 @@ std::string_view view(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
   throw store_error(doing + " " + directory + " failed: " + s.ToString() + "; " + advice);
 }
 
+/// Makes the directory if it is not there, and sees to it that its name outlasts a loss of power:
+/// RocksDB syncs what is in the directory, but not the one that the directory is in.
+void make_directory(const std::filesystem::path& path) {
+  const auto whole = std::filesystem::absolute(path / ".").lexically_normal().parent_path();
+  const auto parent = whole.parent_path();
+  const auto failed = [&](const std::string& doing) {
+    return store_error(doing + " " + parent.string() + " failed: " + std::strerror(errno) +
+                       "; see that it is on a disk that works, and may be written");
+  };
+  if (!std::filesystem::exists(parent)) make_directory(parent);
+  if (::mkdir(whole.c_str(), 0755) != 0 && errno != EEXIST) throw failed("making a directory in");
+  const int fd = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Where it may not be read somebody else has made the directory, and before.
+  if (fd < 0 && errno == EACCES) return;
+  const bool synced = fd >= 0 && ::fsync(fd) == 0;
+  const auto error = failed("syncing");
+  if (fd >= 0) ::close(fd);
+  if (!synced) throw error;
+}
+
 class rocks_store final : public store {
  public:
   explicit rocks_store(const rocks_options& o) : directory_(o.directory) {
+    if (!o.must_exist) make_directory(directory_);
     write_.sync = o.mode == durability::synced;
     rocksdb::Options options;
     options.create_if_missing = !o.must_exist;
@@ -66,6 +95,7 @@ class rocks_store final : public store {
     options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
     statistics_ = options.statistics;
 
+    mend();
     rocksdb::DB* db = nullptr;
     if (const auto s = rocksdb::DB::Open(options, directory_, &db); !s.ok()) {
       fail("opening", directory_, s);
@@ -92,7 +122,8 @@ class rocks_store final : public store {
   }
 
   void write(const batch& b) override {
-    if (failed_) throw store_error("the store of " + directory_ + " has failed before; start again");
+    if (failed_)
+      throw store_error("the store of " + directory_ + " has failed before; start again");
     changes_.Clear();
     // Removals first: a key may go over to another task.
     for (const batch::removal& r : b.removals) remove(r);
@@ -156,7 +187,9 @@ class rocks_store final : public store {
     found.reserve(ids.size());
     for (const task_id id : ids) {
       auto t = find(id);
-      if (!t) throw store_error("an index names task " + std::to_string(id) + ", which does not exist: run `verge check`");
+      if (!t)
+        throw store_error("an index names task " + std::to_string(id) +
+                          ", which does not exist: run `verge check`");
       found.push_back(std::move(*t));
     }
     return found;
@@ -168,7 +201,8 @@ class rocks_store final : public store {
                       statistics_->getTickerCount(rocksdb::FLUSH_WRITE_BYTES) +
                       statistics_->getTickerCount(rocksdb::COMPACT_WRITE_BYTES);
     std::uint64_t size = 0;
-    if (db_->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &size)) f.disk_bytes = size;
+    if (db_->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &size))
+      f.disk_bytes = size;
     return f;
   }
 
@@ -186,6 +220,17 @@ class rocks_store final : public store {
   rocksdb::DB& db() noexcept { return *db_; }
 
  private:
+  /// Under the lock that RocksDB will take: what another process writes is not to be cut. If that
+  /// process has it, opening says so.
+  void mend() {
+    rocksdb::Env* const env = rocksdb::Env::Default();
+    rocksdb::FileLock* lock = nullptr;
+    if (!env->FileExists(directory_).ok() || !env->LockFile(directory_ + "/LOCK", &lock).ok()) return;
+    const auto unlock = [&](rocksdb::FileLock* l) { env->UnlockFile(l).PermitUncheckedError(); };
+    const std::unique_ptr<rocksdb::FileLock, decltype(unlock)> held(lock, unlock);
+    mend_log_tails(directory_);
+  }
+
   void check_format() {
     std::string value;
     const auto s = db_->Get(read_, format_key(), &value);
@@ -193,7 +238,8 @@ class rocks_store final : public store {
       const std::unique_ptr<rocksdb::Iterator> i(db_->NewIterator(read_));
       i->SeekToFirst();
       if (i->Valid()) {
-        throw store_error(directory_ + " is a RocksDB database, but not one of verge: choose another directory");
+        throw store_error(directory_ +
+                          " is a RocksDB database, but not one of verge: choose another directory");
       }
       rocksdb::WriteOptions sync;
       sync.sync = true;
@@ -243,7 +289,8 @@ class rocks_store final : public store {
       put(index_key(t.tube, u.after, t.id), {});
     }
     if (u.key_before != t.key || u.tube_before != t.tube) {
-      if (!u.key_before.empty()) require_batch(changes_.Delete(key_key(u.tube_before, u.key_before)));
+      if (!u.key_before.empty())
+        require_batch(changes_.Delete(key_key(u.tube_before, u.key_before)));
       if (!t.key.empty()) put(key_key(t.tube, t.key), number_value(t.id));
     }
   }
@@ -386,8 +433,10 @@ check_report check_rocks_store(const std::string& directory) {
         }
         case 'F':
         case 'M':
-        case 'U': break;
-        default: fault("a key of an unknown kind");
+        case 'U':
+          break;
+        default:
+          fault("a key of an unknown kind");
       }
     } catch (const store_error& e) {
       fault(e.what());
@@ -395,7 +444,8 @@ check_report check_rocks_store(const std::string& directory) {
   }
   if (!i->status().ok()) fault("reading stopped: " + i->status().ToString());
   if (indexed != report.tasks) {
-    fault(std::to_string(report.tasks) + " tasks, but " + std::to_string(indexed) + " index entries");
+    fault(std::to_string(report.tasks) + " tasks, but " + std::to_string(indexed) +
+          " index entries");
   }
   if (changed > report.tasks) fault("more changes than tasks");
   for (const auto& [record, c] : tubes) {

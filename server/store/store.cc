@@ -5,7 +5,8 @@
 namespace verge::server {
 
 position beginning_of(place_kind kind) noexcept {
-  const std::int64_t first = kind == place_kind::buried ? 0 : std::numeric_limits<std::int64_t>::min();
+  const std::int64_t first =
+      kind == place_kind::buried ? 0 : std::numeric_limits<std::int64_t>::min();
   return {.where = {.kind = kind, .priority = 0, .at = first}, .id = 0};
 }
 

@@ -63,9 +63,9 @@ struct tube_record {
   std::uint64_t delayed{0};
   std::uint64_t ready{0};
   std::uint64_t buried{0};
-  std::uint64_t urgent{0};   ///< of those that are ready
+  std::uint64_t urgent{0};  ///< of those that are ready
   wall_time paused_until{0};
-  nanoseconds pause{0};      ///< for how long it was paused
+  nanoseconds pause{0};  ///< for how long it was paused
 };
 
 /// What is changed together. Strings are referred to, and must last until write() has returned.
@@ -94,9 +94,9 @@ struct batch {
   std::vector<removal> removals;
   std::vector<tube_record> tubes;
   std::vector<tube_number> tubes_removed;
-  std::optional<task_id> id_ceiling;       ///< ids below it may have been given out
+  std::optional<task_id> id_ceiling;  ///< ids below it may have been given out
   std::optional<std::uint64_t> burial_ceiling;
-  std::optional<wall_time> clock_mark;     ///< what was due by then has been seen as due
+  std::optional<wall_time> clock_mark;  ///< what was due by then has been seen as due
 
   bool empty() const noexcept;
   void clear() noexcept;

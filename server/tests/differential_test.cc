@@ -129,8 +129,8 @@ class differential : public testing::Test {
 /// Times go on between the two servers' answers, and ours has no file: those lines are left out of
 /// what is shown, and the length of it, which they change.
 std::string without_times(const std::string& reply) {
-  static const std::array<std::string_view, 5> times{"age: ", "time-left: ", "pause-time-left: ",
-                                                     "file: ", "OK "};
+  static const std::array<std::string_view, 5> times{
+      "age: ", "time-left: ", "pause-time-left: ", "file: ", "OK "};
   std::string kept;
   for (std::size_t at = 0; at < reply.size();) {
     const std::size_t end = std::min(reply.find('\n', at), reply.size() - 1) + 1;
@@ -170,29 +170,48 @@ class stream_maker {
   std::uint64_t below(std::uint64_t n) { return random_() % n; }
   std::string number() {
     switch (below(12)) {
-      case 0: return "0";
-      case 1: return "4294967295";
-      case 2: return "4294967296";
-      case 3: return "18446744073709551615";
-      case 4: return "18446744073709551616";
-      case 5: return "-1";
-      case 6: return "1x";
-      case 7: return "+1";
-      case 8: return "00012";
-      case 9: return " 5";
-      default: return std::to_string(below(30));
+      case 0:
+        return "0";
+      case 1:
+        return "4294967295";
+      case 2:
+        return "4294967296";
+      case 3:
+        return "18446744073709551615";
+      case 4:
+        return "18446744073709551616";
+      case 5:
+        return "-1";
+      case 6:
+        return "1x";
+      case 7:
+        return "+1";
+      case 8:
+        return "00012";
+      case 9:
+        return " 5";
+      default:
+        return std::to_string(below(30));
     }
   }
   std::string word() {
     switch (below(10)) {
-      case 0: return "default";
-      case 1: return std::string(200, 'a');
-      case 2: return std::string(201, 'a');
-      case 3: return "-bad";
-      case 4: return "with\"quote";
-      case 5: return "";
-      case 6: return "a b";
-      default: return std::string(1, static_cast<char>('a' + below(4)));
+      case 0:
+        return "default";
+      case 1:
+        return std::string(200, 'a');
+      case 2:
+        return std::string(201, 'a');
+      case 3:
+        return "-bad";
+      case 4:
+        return "with\"quote";
+      case 5:
+        return "";
+      case 6:
+        return "a b";
+      default:
+        return std::string(1, static_cast<char>('a' + below(4)));
     }
   }
   std::string put() {
@@ -205,31 +224,41 @@ class stream_maker {
     std::string head = "put " + std::to_string(1 + random_() % 4'000'000'000) + " " +
                        (below(3) == 0 ? "1000" : "0") + " 100 " + std::to_string(size);
     switch (below(15)) {
-      case 0: return "put " + number() + " 1000 100 " + std::to_string(size) + "\r\n" + body + "\r\n";
-      case 1: return head + "\r\n" + body + "xx";
-      case 2: return head + " \r\n" + body + "\r\n";
-      case 3: return head + " 7\r\n" + body + "\r\n";
-      case 4: return "put 1 2 3\r\n";
-      case 5: return "put  1   1000  100 " + std::to_string(size) + "\r\n" + body + "\r\n";
-      default: return head + "\r\n" + body + "\r\n";
+      case 0:
+        return "put " + number() + " 1000 100 " + std::to_string(size) + "\r\n" + body + "\r\n";
+      case 1:
+        return head + "\r\n" + body + "xx";
+      case 2:
+        return head + " \r\n" + body + "\r\n";
+      case 3:
+        return head + " 7\r\n" + body + "\r\n";
+      case 4:
+        return "put 1 2 3\r\n";
+      case 5:
+        return "put  1   1000  100 " + std::to_string(size) + "\r\n" + body + "\r\n";
+      default:
+        return head + "\r\n" + body + "\r\n";
     }
   }
   std::string piece() {
     static const std::array<const char*, 13> plain{
-        "peek-ready", "peek-delayed", "peek-buried",    "list-tubes",         "list-tube-used",
-        "",           "PUT",          "reserve-job",    "list-tubes-watched", "peek",
+        "peek-ready", "peek-delayed", "peek-buried", "list-tubes",         "list-tube-used",
+        "",           "PUT",          "reserve-job", "list-tubes-watched", "peek",
         "peekaboo",   "foo",          "reservexxx"};
-    static const std::array<const char*, 9> with_id{"peek ",    "delete ", "touch ",
+    static const std::array<const char*, 9> with_id{"peek ",     "delete ",      "touch ",
                                                     "kick-job ", "reserve-job ", "stats-job ",
-                                                    "bury ",    "release ", "delete"};
+                                                    "bury ",     "release ",     "delete"};
     static const std::array<const char*, 5> with_tube{"use ", "watch ", "ignore ", "stats-tube ",
                                                       "pause-tube "};
     switch (below(12)) {
       case 0:
       case 1:
-      case 2: return put();
-      case 3: return "reserve-with-timeout " + (below(4) == 0 ? number0() : std::string("0")) + "\r\n";
-      case 4: return plain[below(plain.size())] + std::string(below(10) == 0 ? " " : "") + "\r\n";
+      case 2:
+        return put();
+      case 3:
+        return "reserve-with-timeout " + (below(4) == 0 ? number0() : std::string("0")) + "\r\n";
+      case 4:
+        return plain[below(plain.size())] + std::string(below(10) == 0 ? " " : "") + "\r\n";
       case 5:
       case 6: {
         std::string c = with_id[below(with_id.size())] + number();
@@ -241,15 +270,22 @@ class stream_maker {
         if (c.starts_with("pause-tube") && below(4) != 0) c += " 0";
         return c + "\r\n";
       }
-      case 8: return "kick " + std::to_string(below(4)) + "\r\n";
+      case 8:
+        return "kick " + std::to_string(below(4)) + "\r\n";
       case 9: {  // lines that are too long, bare CRs, bare LFs, zeros
         switch (below(6)) {
-          case 0: return std::string(222, 'x') + "\r\n";
-          case 1: return std::string(223, 'x') + "\r\n";
-          case 2: return std::string(100 + below(1000), 'x') + "\r\n";
-          case 3: return "list-tubes\n";
-          case 4: return std::string("use a\0b\r\n", 9);
-          default: return "use \rb\r\n";
+          case 0:
+            return std::string(222, 'x') + "\r\n";
+          case 1:
+            return std::string(223, 'x') + "\r\n";
+          case 2:
+            return std::string(100 + below(1000), 'x') + "\r\n";
+          case 3:
+            return "list-tubes\n";
+          case 4:
+            return std::string("use a\0b\r\n", 9);
+          default:
+            return "use \rb\r\n";
         }
       }
       default: {
@@ -299,11 +335,10 @@ TEST_F(differential, streams_of_right_and_wrong_commands_are_answered_alike) {
     }
     const std::string ours = without_times(said[0]);
     const std::string theirs = without_times(said[1]);
-    ASSERT_TRUE(ours == theirs)
-        << "ours:\n"
-        << shortened(ours) << "\ntheirs:\n"
-        << shortened(theirs) << "\nafter " << done << " commands, to:\n"
-        << shortened(bytes);
+    ASSERT_TRUE(ours == theirs) << "ours:\n"
+                                << shortened(ours) << "\ntheirs:\n"
+                                << shortened(theirs) << "\nafter " << done << " commands, to:\n"
+                                << shortened(bytes);
     align_ids();
     wait_until_alone();
   }
@@ -317,12 +352,12 @@ TEST_F(differential, sessions_of_many_connections_are_answered_alike) {
   for (int side = 0; side < 2; ++side) {
     for (std::size_t i = 0; i < connections; ++i) wires[side].emplace_back(ports[side]);
   }
-  std::size_t waiting = connections;  // which one; or nobody
+  std::size_t waiting = connections;  // which one; or none
   std::uint64_t ids = 0;
   const int total = commands();
   for (int i = 0; i < total; ++i) {
-    std::size_t who = below(connections);
-    if (who == waiting) continue;
+    std::size_t which = below(connections);
+    if (which == waiting) continue;
     std::string c;
     const auto id = [&] { return std::to_string(ids < 20 ? 1 + below(20) : ids - below(20)); };
     const auto priority = [&] { return std::to_string(random_() % 4'000'000'000); };
@@ -339,35 +374,61 @@ TEST_F(differential, sessions_of_many_connections_are_answered_alike) {
         break;
       }
       case 5:
-      case 6: c = waiting == connections && below(3) == 0 ? "reserve\r\n" : "reserve-with-timeout 0\r\n"; break;
+      case 6:
+        c = waiting == connections && below(3) == 0 ? "reserve\r\n" : "reserve-with-timeout 0\r\n";
+        break;
       case 7:
-      case 8: c = "delete " + id() + "\r\n"; break;
-      case 9: c = "release " + id() + " " + priority() + (below(2) == 0 ? " 0\r\n" : " 1000\r\n"); break;
-      case 10: c = "bury " + id() + " " + priority() + "\r\n"; break;
-      case 11: c = "kick " + std::to_string(below(5)) + "\r\n"; break;
-      case 12: c = "kick-job " + id() + "\r\n"; break;
-      case 13: c = "peek " + id() + "\r\n"; break;
-      case 14: c = std::array{"peek-ready\r\n", "peek-delayed\r\n", "peek-buried\r\n"}[below(3)]; break;
-      case 15: c = "use t" + std::to_string(below(3)) + "\r\n"; break;
-      case 16: c = "watch t" + std::to_string(below(3)) + "\r\n"; break;
-      case 17: c = "ignore t" + std::to_string(below(3)) + "\r\n"; break;
-      case 18: c = "stats-job " + id() + "\r\n"; break;
-      default: c = std::array{"list-tubes\r\n", "list-tubes-watched\r\n", "stats-tube default\r\n", "touch 1\r\n"}[below(4)];
+      case 8:
+        c = "delete " + id() + "\r\n";
+        break;
+      case 9:
+        c = "release " + id() + " " + priority() + (below(2) == 0 ? " 0\r\n" : " 1000\r\n");
+        break;
+      case 10:
+        c = "bury " + id() + " " + priority() + "\r\n";
+        break;
+      case 11:
+        c = "kick " + std::to_string(below(5)) + "\r\n";
+        break;
+      case 12:
+        c = "kick-job " + id() + "\r\n";
+        break;
+      case 13:
+        c = "peek " + id() + "\r\n";
+        break;
+      case 14:
+        c = std::array{"peek-ready\r\n", "peek-delayed\r\n", "peek-buried\r\n"}[below(3)];
+        break;
+      case 15:
+        c = "use t" + std::to_string(below(3)) + "\r\n";
+        break;
+      case 16:
+        c = "watch t" + std::to_string(below(3)) + "\r\n";
+        break;
+      case 17:
+        c = "ignore t" + std::to_string(below(3)) + "\r\n";
+        break;
+      case 18:
+        c = "stats-job " + id() + "\r\n";
+        break;
+      default:
+        c = std::array{"list-tubes\r\n", "list-tubes-watched\r\n", "stats-tube default\r\n",
+                       "touch 1\r\n"}[below(4)];
     }
     if (c == "reserve\r\n") {
       // It may wait: then both do, and the reply comes with a later command.
-      for (auto& side : wires) side[who].send(c);
-      const bool theirs = wires[1][who].is_readable(50);
+      for (auto& side : wires) side[which].send(c);
+      const bool theirs = wires[1][which].is_readable(50);
       if (!theirs) {
         // If ours has an answer when theirs has none, that is found when theirs gets one.
-        waiting = who;
+        waiting = which;
         continue;
       }
     } else {
-      for (auto& side : wires) side[who].send(c);
+      for (auto& side : wires) side[which].send(c);
     }
-    const std::string a = wires[0][who].reply();
-    const std::string b = wires[1][who].reply();
+    const std::string a = wires[0][which].reply();
+    const std::string b = wires[1][which].reply();
     ASSERT_EQ(without_times(a), without_times(b)) << "command " << i << ": " << c;
     if (waiting != connections && wires[1][waiting].is_readable(0)) {
       ASSERT_EQ(wires[0][waiting].reply(), wires[1][waiting].reply()) << "after " << c;

@@ -77,7 +77,7 @@ class naive {
     members_.remove_if([&](const member& x) { return &x == &m; });
   }
 
-  /// Everybody is disconnected, and nothing else happens.
+  /// All clients are disconnected, and nothing else happens.
   void restart() {
     members_.clear();
     for (item& i : items_) {
@@ -208,9 +208,7 @@ class naive {
     return held;
   }
 
-  bool is_paused(const std::string& tube) {
-    return paused_.contains(tube);
-  }
+  bool is_paused(const std::string& tube) { return paused_.contains(tube); }
 
   item* best_for(member& m) {
     item* best = nullptr;
@@ -237,8 +235,7 @@ class naive {
       if (is_paused(tube) || first_ready(tube) == nullptr) return;
       member* next = nullptr;
       for (member& m : members_) {
-        if (!m.waits ||
-            std::find(m.watched.begin(), m.watched.end(), tube) == m.watched.end()) {
+        if (!m.waits || std::find(m.watched.begin(), m.watched.end(), tube) == m.watched.end()) {
           continue;
         }
         if (next == nullptr || m.number < next->number) next = &m;
@@ -286,7 +283,8 @@ class naive {
   void run(member& m, command& c) {
     const auto say = [&](const std::string& text) { m.said += text + "\r\n"; };
     switch (c.what) {
-      case verb::put: return put(m, c.tasks.front());
+      case verb::put:
+        return put(m, c.tasks.front());
       case verb::reserve: {
         if (item* i = best_for(m)) return give(m, *i);
         std::optional<clock::time_point> end;
@@ -354,10 +352,14 @@ class naive {
         serve(i->tube);
         return say("KICKED");
       }
-      case verb::peek: return show(m, find(c.number));
-      case verb::peek_ready: return show(m, first_ready(m.used));
-      case verb::peek_delayed: return show(m, first_delayed(m.used));
-      case verb::peek_buried: return show(m, first_buried(m.used));
+      case verb::peek:
+        return show(m, find(c.number));
+      case verb::peek_ready:
+        return show(m, first_ready(m.used));
+      case verb::peek_delayed:
+        return show(m, first_delayed(m.used));
+      case verb::peek_buried:
+        return show(m, first_buried(m.used));
       case verb::cancel: {
         item* i = find_key(m.used, c.text);
         if (i == nullptr) return say("NOT_FOUND");
@@ -374,7 +376,9 @@ class naive {
         serve(i->tube);
         return say("RESCHEDULED " + std::to_string(id));
       }
-      case verb::use: m.used = c.text; return say("USING " + m.used);
+      case verb::use:
+        m.used = c.text;
+        return say("USING " + m.used);
       case verb::watch:
         if (std::find(m.watched.begin(), m.watched.end(), c.text) == m.watched.end()) {
           m.watched.push_back(c.text);
@@ -385,8 +389,10 @@ class naive {
         if (c.time > 0) paused_[c.text] = now_ + std::chrono::nanoseconds(c.time);
         say("PAUSED");
         return serve(c.text);
-      case verb::stats_tube: return stats(m, c.text);
-      default: FAIL() << "the model does not know verb " << static_cast<int>(c.what);
+      case verb::stats_tube:
+        return stats(m, c.text);
+      default:
+        FAIL() << "the model does not know verb " << static_cast<int>(c.what);
     }
   }
 
@@ -483,7 +489,8 @@ class history {
   void play(int steps) {
     for (int i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
       const std::string what = step();
-      most_on_disk_alone = std::max(most_on_disk_alone, model_.size() - std::min(model_.size(), lab_.it().in_memory()));
+      most_on_disk_alone = std::max(most_on_disk_alone,
+                                    model_.size() - std::min(model_.size(), lab_.it().in_memory()));
       log_.push_back(what);
       if (log_.size() > 12) log_.pop_front();
       for (auto& [real, known] : clients_) {
@@ -584,12 +591,15 @@ class history {
       case 6:
       case 7: {
         c.what = verb::reserve;
-        if (below(4) != 0) c.limit = static_cast<nanoseconds>(below(3) == 0 ? 0 : below(5 * second));
+        if (below(4) != 0)
+          c.limit = static_cast<nanoseconds>(below(3) == 0 ? 0 : below(5 * second));
         return {c, "reserve"};
       }
-      case 8: return id(verb::reserve_task, "reserve-job");
+      case 8:
+        return id(verb::reserve_task, "reserve-job");
       case 9:
-      case 10: return id(verb::remove, "delete");
+      case 10:
+        return id(verb::remove, "delete");
       case 11: {
         c.time = below(2) == 0 ? 0 : static_cast<nanoseconds>(below(10 * second));
         c.priority = static_cast<std::uint32_t>(below(3) * 1000);
@@ -599,17 +609,26 @@ class history {
         c.priority = static_cast<std::uint32_t>(below(3) * 1000);
         return id(verb::bury, "bury");
       }
-      case 13: return id(verb::touch, "touch");
+      case 13:
+        return id(verb::touch, "touch");
       case 14: {
         c.what = verb::kick;
         c.number = below(6);
         return {c, "kick " + std::to_string(c.number)};
       }
-      case 15: return id(verb::kick_task, "kick-job");
-      case 16: return id(verb::peek, "peek");
-      case 17: c.what = verb::peek_ready; return {c, "peek-ready"};
-      case 18: c.what = verb::peek_delayed; return {c, "peek-delayed"};
-      case 19: c.what = verb::peek_buried; return {c, "peek-buried"};
+      case 15:
+        return id(verb::kick_task, "kick-job");
+      case 16:
+        return id(verb::peek, "peek");
+      case 17:
+        c.what = verb::peek_ready;
+        return {c, "peek-ready"};
+      case 18:
+        c.what = verb::peek_delayed;
+        return {c, "peek-delayed"};
+      case 19:
+        c.what = verb::peek_buried;
+        return {c, "peek-buried"};
       case 20:
         c.what = verb::cancel;
         c.text = "k" + std::to_string(below(20));
@@ -619,14 +638,23 @@ class history {
         c.text = "k" + std::to_string(below(20));
         c.time = static_cast<nanoseconds>(below(20 * second));
         return {c, "reschedule " + c.text};
-      case 22: c.what = verb::use; c.text = tube(); return {c, "use " + c.text};
-      case 23: c.what = verb::watch; c.text = tube(); return {c, "watch " + c.text};
+      case 22:
+        c.what = verb::use;
+        c.text = tube();
+        return {c, "use " + c.text};
+      case 23:
+        c.what = verb::watch;
+        c.text = tube();
+        return {c, "watch " + c.text};
       case 24:
         c.what = verb::pause;
         c.text = "default";
         c.time = static_cast<nanoseconds>(below(3) == 0 ? 0 : below(3 * second));
         return {c, "pause default"};
-      default: c.what = verb::stats_tube; c.text = "default"; return {c, "stats-tube default"};
+      default:
+        c.what = verb::stats_tube;
+        c.text = "default";
+        return {c, "stats-tube default"};
     }
   }
 
@@ -654,8 +682,8 @@ std::size_t play(history_options o) {
 constexpr std::size_t all = 100'000;
 
 TEST(histories, agree_with_the_model_when_all_is_in_memory) {
-  EXPECT_EQ(play({.seed = 0, .window = all, .chunk = 16, .durable_leases = true, .restarts = false}),
-            0U);
+  EXPECT_EQ(
+      play({.seed = 0, .window = all, .chunk = 16, .durable_leases = true, .restarts = false}), 0U);
 }
 TEST(histories, agree_with_the_model_when_little_is_in_memory) {
   EXPECT_GT(play({.seed = 0, .window = 1, .chunk = 4, .durable_leases = true, .restarts = false}),

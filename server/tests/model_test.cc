@@ -41,22 +41,38 @@ constexpr int events = static_cast<int>(event::reschedule_later) + 1;
 
 outcome apply(task& t, event e) {
   switch (e) {
-    case event::falls_due: return fall_due(t, t.due);
-    case event::falls_due_early: return fall_due(t, t.due - 1);
-    case event::reserve: return reserve(t, right, now);
-    case event::reserve_by_id: return reserve(t, right, now, true);
-    case event::release: return release(t, right, 3, now, 0);
-    case event::release_delayed: return release(t, right, 3, now, 10);
-    case event::release_stale: return release(t, wrong, 3, now, 0);
-    case event::expire: return expire(t, right, now);
-    case event::give_back: return give_back(t, right, now);
-    case event::touch: return touch(t, right, now);
-    case event::touch_stale: return touch(t, wrong, now);
-    case event::bury: return bury(t, right, 4, 1);
-    case event::bury_stale: return bury(t, wrong, 4, 1);
-    case event::kick: return kick(t, now);
-    case event::reschedule_now: return reschedule(t, now, 0);
-    case event::reschedule_later: return reschedule(t, now, 20);
+    case event::falls_due:
+      return fall_due(t, t.due);
+    case event::falls_due_early:
+      return fall_due(t, t.due - 1);
+    case event::reserve:
+      return reserve(t, right, now);
+    case event::reserve_by_id:
+      return reserve(t, right, now, true);
+    case event::release:
+      return release(t, right, 3, now, 0);
+    case event::release_delayed:
+      return release(t, right, 3, now, 10);
+    case event::release_stale:
+      return release(t, wrong, 3, now, 0);
+    case event::expire:
+      return expire(t, right, now);
+    case event::give_back:
+      return give_back(t, right, now);
+    case event::touch:
+      return touch(t, right, now);
+    case event::touch_stale:
+      return touch(t, wrong, now);
+    case event::bury:
+      return bury(t, right, 4, 1);
+    case event::bury_stale:
+      return bury(t, wrong, 4, 1);
+    case event::kick:
+      return kick(t, now);
+    case event::reschedule_now:
+      return reschedule(t, now, 0);
+    case event::reschedule_later:
+      return reschedule(t, now, 20);
   }
   return outcome::wrong_state;
 }
@@ -72,28 +88,37 @@ expected table(task_state s, event e) {
   const bool delayed_ = s == delayed;
   const bool reserved_ = s == reserved;
   const expected no{outcome::wrong_state, s};
-  const auto holder = [&](task_state to) {
-    return reserved_ ? expected{outcome::done, to} : no;
-  };
+  const auto holder = [&](task_state to) { return reserved_ ? expected{outcome::done, to} : no; };
   const expected stale = reserved_ ? expected{outcome::stale_lease, s} : no;
   switch (e) {
-    case event::falls_due: return delayed_ ? expected{outcome::done, ready} : no;
-    case event::falls_due_early: return no;
-    case event::reserve: return s == ready ? expected{outcome::done, reserved} : no;
-    case event::reserve_by_id: return reserved_ ? no : expected{outcome::done, reserved};
+    case event::falls_due:
+      return delayed_ ? expected{outcome::done, ready} : no;
+    case event::falls_due_early:
+      return no;
+    case event::reserve:
+      return s == ready ? expected{outcome::done, reserved} : no;
+    case event::reserve_by_id:
+      return reserved_ ? no : expected{outcome::done, reserved};
     case event::release:
     case event::expire:
-    case event::give_back: return holder(ready);
-    case event::release_delayed: return holder(delayed);
-    case event::touch: return holder(reserved);
-    case event::bury: return holder(buried);
+    case event::give_back:
+      return holder(ready);
+    case event::release_delayed:
+      return holder(delayed);
+    case event::touch:
+      return holder(reserved);
+    case event::bury:
+      return holder(buried);
     case event::release_stale:
     case event::touch_stale:
-    case event::bury_stale: return stale;
+    case event::bury_stale:
+      return stale;
     case event::kick:
       return s == buried || delayed_ ? expected{outcome::done, ready} : no;
-    case event::reschedule_now: return reserved_ ? no : expected{outcome::done, ready};
-    case event::reschedule_later: return reserved_ ? no : expected{outcome::done, delayed};
+    case event::reschedule_now:
+      return reserved_ ? no : expected{outcome::done, ready};
+    case event::reschedule_later:
+      return reserved_ ? no : expected{outcome::done, delayed};
   }
   return no;
 }
@@ -118,10 +143,8 @@ void explore(const task& t, int depth) {
       continue;
     }
     // Counters go up by one, each for its own reason.
-    ASSERT_EQ(next.reserves - t.reserves, next.state == task_state::reserved &&
-                                                  t.state != task_state::reserved
-                                              ? 1U
-                                              : 0U);
+    ASSERT_EQ(next.reserves - t.reserves,
+              next.state == task_state::reserved && t.state != task_state::reserved ? 1U : 0U);
     ASSERT_EQ(next.timeouts - t.timeouts, e == event::expire ? 1U : 0U);
     ASSERT_EQ(next.releases - t.releases,
               e == event::release || e == event::release_delayed ? 1U : 0U);
@@ -150,7 +173,7 @@ TEST(task_model, does_what_the_table_says_in_every_sequence) {
   EXPECT_GT(explored, 100'000U);
 }
 
-TEST(task_model, is_removed_by_its_holder_or_when_nobody_has_it) {
+TEST(task_model, is_removed_by_its_holder_or_when_it_is_not_reserved) {
   task t;
   begin(t, now, 0);
   EXPECT_EQ(may_remove(t, 0), outcome::done);

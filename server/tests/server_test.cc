@@ -154,7 +154,7 @@ TEST_F(a_server, warns_a_client_whose_lease_ends_soon) {
   EXPECT_EQ(w.ask("reserve\r\n"), "RESERVED 1 1\r\nx\r\n");
   EXPECT_EQ(w.ask("reserve\r\n"), "DEADLINE_SOON\r\n") << "when 0.2 s have passed";
   EXPECT_EQ(w.ask("touch 1\r\n"), "TOUCHED\r\n");
-  // Nobody touches it again: it comes back by itself.
+  // It is not touched again: it comes back by itself.
   wire other = connect();
   EXPECT_EQ(other.ask("reserve-with-timeout 60\r\n"), "RESERVED 1 1\r\nx\r\n");
   EXPECT_NE(other.ask("stats-job 1\r\n").find("timeouts: 1\n"), std::string::npos);
@@ -185,7 +185,7 @@ TEST_F(a_server, closes_a_connection_too_many) {
   }
   EXPECT_EQ(connect().rest(), "");
   some.pop_back();
-  for (;;) {  // until it has seen that one is gone
+  for (;;) {  // until the server has seen that one was closed
     wire again = connect();
     again.send("list-tube-used\r\n");
     again.finish();
@@ -232,8 +232,9 @@ TEST_F(a_server, answers_pipelined_commands_in_their_order) {
 TEST_F(a_server, puts_many_at_once_and_reserves_many_at_once) {
   start();
   wire w = connect();
-  EXPECT_EQ(w.ask("put-batch 3\r\n5 0 60000 1\r\na\r\n4 0 60000 2\r\nbb\r\n3 60000 60000 0\r\n\r\n"),
-            "INSERTED 1 3\r\n");
+  EXPECT_EQ(
+      w.ask("put-batch 3\r\n5 0 60000 1\r\na\r\n4 0 60000 2\r\nbb\r\n3 60000 60000 0\r\n\r\n"),
+      "INSERTED 1 3\r\n");
   w.send("reserve-batch 10 0\r\n");
   EXPECT_EQ(w.reply(), "RESERVED_BATCH 2\r\n");
   EXPECT_EQ(w.reply(), "RESERVED 2 2\r\nbb\r\n");

@@ -110,7 +110,8 @@ std::string a_year(std::uint64_t seed, int tasks) {
             me = std::make_shared<simulated_client>();
             continue;
           }
-          co_await verge::sleep(std::chrono::seconds(mine() % 90));  // longer than the TTR, at times
+          co_await verge::sleep(
+              std::chrono::seconds(mine() % 90));  // longer than the TTR, at times
           const reply d = co_await ask(*w.it, me, command(verb::remove, r.task.id));
           if (d.what != answer::deleted) continue;
           ++done;
@@ -157,7 +158,8 @@ TEST(simulated_server, follows_steps_of_the_wall_clock) {
       c.limit = 0;
       co_return (co_await ask(*w.it, me, std::move(c))).what;
     };
-    static_cast<void>(co_await ask(*w.it, me, put_command(3600 * second, 60 * second, "in an hour")));
+    static_cast<void>(
+        co_await ask(*w.it, me, put_command(3600 * second, 60 * second, "in an hour")));
     static_cast<void>(co_await ask(*w.it, me, put_command(2 * second, 60 * second, "soon")));
     co_await verge::sleep(3s);
     // An hour back: "soon" is ready already, and stays so.
@@ -173,8 +175,8 @@ TEST(simulated_server, follows_steps_of_the_wall_clock) {
   });
 }
 
-/// Everybody waits; tasks are given in the order in which they came.
-TEST(simulated_server, serves_those_who_wait_in_the_order_in_which_they_came) {
+/// All clients wait; tasks are given in the order in which they came.
+TEST(simulated_server, serves_waiting_clients_in_the_order_in_which_they_came) {
   world w(7);
   w.sim.run([&]() -> verge::task<> {
     std::vector<std::shared_ptr<simulated_client>> waiting;
@@ -185,7 +187,8 @@ TEST(simulated_server, serves_those_who_wait_in_the_order_in_which_they_came) {
     }
     auto producer = std::make_shared<simulated_client>();
     for (int i = 0; i < 20; ++i) {
-      static_cast<void>(co_await ask(*w.it, producer, put_command(0, second * 100, std::to_string(i))));
+      static_cast<void>(
+          co_await ask(*w.it, producer, put_command(0, second * 100, std::to_string(i))));
       const auto r = co_await verge::recv(waiting[static_cast<std::size_t>(i)]->replies);
       EXPECT_EQ(*r->task.body, std::to_string(i));
     }
@@ -199,7 +202,8 @@ TEST(simulated_server, gets_through_a_storm) {
   w.sim.run([&]() -> verge::task<> {
     auto me = std::make_shared<simulated_client>();
     for (int i = 0; i < tasks; ++i) {
-      static_cast<void>(co_await ask(*w.it, me, put_command(10 * second, 1000 * second, std::to_string(i))));
+      static_cast<void>(
+          co_await ask(*w.it, me, put_command(10 * second, 1000 * second, std::to_string(i))));
     }
     std::string last;
     for (int i = 0; i < tasks; ++i) {

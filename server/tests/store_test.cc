@@ -4,8 +4,8 @@
 #include <rocksdb/db.h>
 
 #include <filesystem>
-#include <functional>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -139,7 +139,10 @@ TEST_P(a_store, changes_a_task_and_keeps_its_body) {
     t.due += 100;
     t.reserves = static_cast<std::uint32_t>(i + 1);
     batch b;
-    b.updates.push_back({.fields = &t, .before = was, .after = delayed_place(t), .tube_before = 1,
+    b.updates.push_back({.fields = &t,
+                         .before = was,
+                         .after = delayed_place(t),
+                         .tube_before = 1,
                          .key_before = {}});
     it->write(b);
     reopen();
@@ -159,8 +162,11 @@ TEST_P(a_store, forgets_a_task_that_is_removed) {
   t.key = "k";
   insert(t, ready_place(t), "x");
   batch change;
-  change.updates.push_back({.fields = &t, .before = ready_place(t), .after = ready_place(t),
-                            .tube_before = 1, .key_before = t.key});
+  change.updates.push_back({.fields = &t,
+                            .before = ready_place(t),
+                            .after = ready_place(t),
+                            .tube_before = 1,
+                            .key_before = t.key});
   it->write(change);
   batch b;
   b.removals.push_back(
@@ -195,7 +201,10 @@ TEST_P(a_store, moves_a_task_to_another_tube_without_its_key) {
   t.tube = 2;
   t.key.clear();
   batch b;
-  b.updates.push_back({.fields = &t, .before = before, .after = ready_place(t), .tube_before = 1,
+  b.updates.push_back({.fields = &t,
+                       .before = before,
+                       .after = ready_place(t),
+                       .tube_before = 1,
                        .key_before = "k"});
   it->write(b);
   reopen();
@@ -206,8 +215,14 @@ TEST_P(a_store, moves_a_task_to_another_tube_without_its_key) {
 
 TEST_P(a_store, remembers_tubes_and_marks) {
   batch b;
-  b.tubes.push_back({.number = 3, .name = "mail", .delayed = 1, .ready = 2, .buried = 3,
-                     .urgent = 1, .paused_until = 99, .pause = 50});
+  b.tubes.push_back({.number = 3,
+                     .name = "mail",
+                     .delayed = 1,
+                     .ready = 2,
+                     .buried = 3,
+                     .urgent = 1,
+                     .paused_until = 99,
+                     .pause = 50});
   b.tubes.push_back({.number = 4, .name = "gone"});
   b.id_ceiling = 1'000'001;
   b.burial_ceiling = 5;
@@ -228,7 +243,9 @@ TEST_P(a_store, remembers_tubes_and_marks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(stores, a_store, testing::Values(kind::memory, kind::rocks),
-                         [](const auto& p) { return p.param == kind::memory ? "memory" : "rocks"; });
+                         [](const auto& p) {
+                           return p.param == kind::memory ? "memory" : "rocks";
+                         });
 
 TEST(rocks_store, refuses_a_format_that_it_does_not_know) {
   const scratch dir;
@@ -258,7 +275,7 @@ TEST(rocks_store, refuses_a_directory_that_another_one_has_open) {
   }
 }
 
-TEST(rocks_store, refuses_a_database_of_somebody_else) {
+TEST(rocks_store, refuses_the_database_of_another_program) {
   const scratch dir;
   {
     rocksdb::Options o;
@@ -314,8 +331,9 @@ TEST(check, finds_what_is_wrong) {
        2},
       {"a task is lost", [&](rocksdb::DB& db) { erase(db, task_key(1)); }, 4},
       {"a key is lost", [&](rocksdb::DB& db) { erase(db, key_key(1, "k")); }, 1},
-      {"a key of nobody", [&](rocksdb::DB& db) { put(db, key_key(1, "q"), number_value(1)); }, 1},
-      {"a change of nobody",
+      {"a key that its task does not have",
+       [&](rocksdb::DB& db) { put(db, key_key(1, "q"), number_value(1)); }, 1},
+      {"a change of a task that does not exist",
        [&](rocksdb::DB& db) {
          std::string value;
          ASSERT_TRUE(db.Get({}, task_key(1), &value).ok());
@@ -330,8 +348,8 @@ TEST(check, finds_what_is_wrong) {
       {"a tube is lost", [&](rocksdb::DB& db) { erase(db, tube_key(1)); }, 1},
       {"a record is cut short", [&](rocksdb::DB& db) { put(db, task_key(1), "\x01"); }, 3},
       {"a key of an unknown kind", [&](rocksdb::DB& db) { put(db, "zzz", ""); }, 1},
-      {"an id above the ceiling", [&](rocksdb::DB& db) { put(db, mark_key("ids"), number_value(1)); },
-       1},
+      {"an id above the ceiling",
+       [&](rocksdb::DB& db) { put(db, mark_key("ids"), number_value(1)); }, 1},
   };
   for (const damage& d : all) {
     const scratch dir;

@@ -105,7 +105,7 @@
 //   static void release_locked(hybrid_timers&, node&)   with a lock: may be the last
 //   static void wake_net_poller(hybrid_timers&, std::int64_t when)   with no lock
 //   mutation                                   optional: see hybrid_mutant
-//   many_entries                               optional: from how many on entries are made ahead
+//   many_entries                               optional: from which number entries are made early
 #pragma once
 
 #include <algorithm>
@@ -122,7 +122,7 @@
 
 namespace verge::detail {
 
-/// Faults that a test may put in, one at a time, to show that it would find them.
+/// Faults that a test injects, one at a time, to show that it finds them.
 enum class hybrid_mutant {
   none,
   blind_hint,              ///< an earlier reset does not look at the tag again after its swap
@@ -214,7 +214,7 @@ class hybrid_timers {
     return (w & flags) == 0 && w != 0 && swap(word, w, w | hybrid_word::stopped);
   }
 
-  /// True if it was armed: it will not fire.
+  /// Returns true if it was armed: it will not fire.
   static bool stop(node& t) noexcept {
     const disarmed was = disarm(t);
     if (was == disarmed::yes) Policy::release(t);
@@ -349,7 +349,7 @@ class hybrid_timers {
     return first != 0 || wheel_.empty() ? first : std::numeric_limits<std::int64_t>::max();
   }
 
-  /// Sweeps a number of chunks. True at the end of a pass.
+  /// Sweeps a number of chunks. Returns true at the end of a pass.
   bool sweep(unsigned steps) noexcept {
     const bool through = wheel_.sweep(*this, steps);
     publish();
@@ -364,7 +364,7 @@ class hybrid_timers {
     return done;
   }
 
-  /// Disarms everything. Returns how many there were.
+  /// Disarms all timers. Returns how many there were.
   std::size_t drain() noexcept {
     std::size_t n = 0;
     wheel_.clear([&](std::uint32_t id, std::uint32_t token) {
@@ -381,7 +381,7 @@ class hybrid_timers {
 
   typename Policy::lock lock;
   typename Policy::template atomic<std::int64_t> next{0};
-  /// How many entries there are. Written under the lock; publishes nothing.
+  /// The number of entries. Written under the lock; publishes nothing.
   typename Policy::template atomic<std::size_t> entries{0};
   /// How many have fired and were not armed again. Written under the lock; publishes nothing.
   typename Policy::template atomic<std::uint64_t> fired{0};
@@ -403,7 +403,7 @@ class hybrid_timers {
     }
   }
 
-  /// Where the entry belongs; 0 if it is out of date. The hint is right for it then.
+  /// The key that the entry should have; 0 if it is stale. The hint then matches it.
   std::int64_t when(std::uint32_t id, std::uint32_t token) noexcept {
     node& t = nodes_.at(id);
     auto& word = Policy::word(t);
@@ -433,7 +433,7 @@ class hybrid_timers {
     }
   }
 
-  /// acquire: what the last holder of entering wrote. release: what this one did.
+  /// acquire: what the last holder of entering wrote. release: what this one wrote.
   template <class Word>
   static bool swap(Word& word, std::uint64_t& from, std::uint64_t to) noexcept {
     return word.compare_exchange_strong(from, to, std::memory_order_acq_rel,
@@ -449,7 +449,7 @@ class hybrid_timers {
     return moved && when < time && !mutated(hybrid_mutant::blind_hint);
   }
 
-  /// The entry of a stopped timer is about to be dropped. False if the word has changed.
+  /// The entry of a stopped timer is about to be dropped. Returns false if the word has changed.
   static bool forget_entry(node& t, std::uint64_t& w) noexcept {
     return mutated(hybrid_mutant::drops_in_silence) || swap(Policy::word(t), w, 0);
   }
@@ -604,14 +604,14 @@ class hybrid_timers {
     const std::int64_t period = Policy::period(t);
     const std::int64_t again = hybrid_word::clamp(next_period(hybrid_word::due(w), period, now));
     Policy::tag(t).store(hybrid_tag::of(token, again), std::memory_order_relaxed);
-    Policy::acquire(t);  // the firing's
+    Policy::acquire(t);  // for the firing
     std::uint64_t expected = w | hybrid_word::entering;
     if (swap(Policy::word(t), expected, hybrid_word::of(again, period))) return again;
     Policy::release_locked(*this, t);
     return 0;
   }
 
-  /// Disarms a timer whose entry is being dropped. False if that is out of date.
+  /// Disarms a timer whose entry is being dropped. Returns false if the entry is stale.
   static bool take_off(node& t, std::uint32_t token) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);

@@ -62,6 +62,9 @@ serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
   serve_->add_option("--window", in_memory_, "Tasks in memory; the others are on disk alone")
       ->check(CLI::Range(10'000, 100'000'000))
       ->capture_default_str();
+  serve_->add_option("--memtable", memtable_, "Bytes of changes that are gathered for one file")
+      ->check(CLI::Range(64U << 10, 1U << 30))
+      ->capture_default_str();
   serve_->add_option("--processors", processors_, "Threads that serve; 0: one for each core");
   serve_->add_flag("--insecure", insecure_,
                    "Listen on an address that other machines can reach, without TLS and tokens");
@@ -97,7 +100,13 @@ int serve_command::run() {
     }
     return bench::run_tasks_bench(bench_options_);
   }
-  return check_->parsed() ? check() : serve();
+  try {
+    return check_->parsed() ? check() : serve();
+  } catch (const store_error& e) {
+    // The arguments are right, the disk is not: a supervisor can tell the two apart.
+    std::fprintf(stderr, "verge: %s\n", e.what());
+    return disk_failed;
+  }
 }
 
 int serve_command::check() {
@@ -118,8 +127,9 @@ int serve_command::serve() {
   }
   if (!insecure_ && !is_loopback(at)) {
     throw std::invalid_argument(
-        listen_ + " can be reached from other machines, and the server has no password: listen on "
-                  "127.0.0.1, or say --insecure if the network is yours alone");
+        listen_ +
+        " can be reached from other machines, and the server has no password: listen on "
+        "127.0.0.1, or say --insecure if the network is yours alone");
   }
   options.listen = at;
   options.directory = directory_;
@@ -130,6 +140,7 @@ int serve_command::serve() {
   options.broker.seed = static_cast<std::uint64_t>(wall_now());
   options.limits.body = body_limit_;
   options.limits.connections = connections_;
+  options.rocks.memtable_bytes = memtable_;
   options.processors = processors_;
   raise_descriptor_limit();
 

@@ -32,6 +32,7 @@ class serve_command {
   std::uint32_t body_limit_{65'535};
   std::size_t connections_{10'000};
   std::size_t in_memory_{400'000};
+  std::uint64_t memtable_{32U << 20};
   unsigned processors_{0};
   bool insecure_{false};
 };

@@ -111,7 +111,8 @@ CLI::App* task_commands::add(CLI::App& tool, const char* name, const char* about
 task_commands::task_commands(CLI::App& tool) {
   put_ = add(tool, "put", "Give a task to the server; prints its id");
   put_->add_option("BODY", body_, "The body, or - for the standard input")->required();
-  put_->add_option("--delay", delay_, "When it is due: 90s, 1500ms, 30m, 2h")->capture_default_str();
+  put_->add_option("--delay", delay_, "When it is due: 90s, 1500ms, 30m, 2h")
+      ->capture_default_str();
   put_->add_option("--ttr", ttr_, "How long a worker may take")->capture_default_str();
   put_->add_option("--priority", priority_, "Smaller is handed out first")->capture_default_str();
   put_->add_option("--key", key_, "A name of the task in its tube, for cancel and reschedule");
@@ -156,7 +157,7 @@ bool task_commands::parsed() const {
 }
 
 int task_commands::run() {
-  // What is wrong with the arguments is said before anybody is asked.
+  // Errors in the arguments are reported before the server is asked.
   const std::uint64_t delay = milliseconds(delay_);
   const std::uint64_t ttr = milliseconds(ttr_);
   const std::uint64_t limit = milliseconds(limit_);
@@ -170,15 +171,17 @@ int task_commands::run() {
   if (tube_ != "default") {
     const auto used = s.ask(fmt::format("use {}\r\n", tube_));
     if (!used.begins("USING")) {
-      throw std::invalid_argument("'" + tube_ + "' is no name of a tube: use up to 200 of A-Z a-z "
+      throw std::invalid_argument("'" + tube_ +
+                                  "' is no name of a tube: use up to 200 of A-Z a-z "
                                   "0-9 - + / ; . $ _ ( ), not beginning with -");
     }
   }
   if (put_->parsed()) {
-    const std::string arguments = fmt::format("{} {} {} {}{}\r\n{}\r\n", priority_, delay, ttr,
-                                              body.size(), options, body);
-    const auto a = key_.empty() ? s.ask("put-ms " + arguments)
-                                : s.ask(fmt::format("put-key {} {} {}", key_, if_exists_, arguments));
+    const std::string arguments =
+        fmt::format("{} {} {} {}{}\r\n{}\r\n", priority_, delay, ttr, body.size(), options, body);
+    const auto a = key_.empty()
+                       ? s.ask("put-ms " + arguments)
+                       : s.ask(fmt::format("put-key {} {} {}", key_, if_exists_, arguments));
     const bool good = a.begins("INSERTED") || a.begins("KEPT") || a.begins("REPLACED");
     std::printf("%s\n", a.line.c_str());
     return good ? 0 : 1;
@@ -206,8 +209,7 @@ int task_commands::run() {
   if (kick_->parsed()) return tell(s.ask(fmt::format("kick {}\r\n", number_)), "KICKED");
   if (drain_->parsed()) return tell(s.ask(off_ ? "drain off\r\n" : "drain on\r\n"), "DONE");
   if (backup_->parsed()) return tell(s.ask("backup " + body + "\r\n"), "DONE");
-  const bool id =
-      !what_.empty() && what_.find_first_not_of("0123456789") == std::string::npos;
+  const bool id = !what_.empty() && what_.find_first_not_of("0123456789") == std::string::npos;
   const auto a = s.ask(what_.empty() ? "stats\r\n"
                                      : fmt::format("stats-{} {}\r\n", id ? "job" : "tube", what_));
   if (!a.begins("OK")) return tell(a, "OK");

@@ -1,0 +1,170 @@
+// A disk that fails at one call: EIO, no space, half a write and then no space; once, or from then
+// on. Whatever was acknowledged survives, and the server says what is wrong and ends, or never
+// noticed because it did not matter.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <random>
+
+#include "amount.h"
+#include "crowd.h"
+#include "process.h"
+
+namespace verge::crash {
+namespace {
+
+using testing::IsEmpty;
+
+constexpr int disk_failed = 74;
+
+struct fault_result {
+  bool started{false};
+  bool stopped{false};  ///< it has ended because of the fault
+  std::vector<std::string> problems;
+};
+
+std::size_t lines_in(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+/// One server, one failing call, one start without faults.
+fault_result fail_at(std::uint64_t n, const std::string& how, std::size_t answers_each) {
+  fault_result result;
+  const auto complain = [&](const std::string& text) { result.problems.push_back(text); };
+  const scratch place;
+  const std::string data = place / "data";
+  crowd clients(2, n, {.most_in_window = 6, .longest_body = 3000});
+  ended end;
+  {
+    server_process server(data, {"--memtable", "131072"},
+                          with_recorder({{"VERGE_DISK_ROOT", data},
+                                         {"VERGE_DISK_FAIL", std::to_string(n) + ":" + how}}));
+    result.started = server.serves();
+    if (result.started) {
+      clients.start(server.port(), answers_each);
+      clients.join();
+      for (auto& p : clients.players()) p->disconnect();
+    }
+    end = clients.heard_internal_error() || !server.is_running() ? server.wait() : server.stop();
+  }
+  result.stopped = end.status != 0;
+  for (const std::string& p : clients.problems()) complain(p);
+  if (result.stopped) {
+    if (end.status != disk_failed) complain("ended with " + std::to_string(end.status) + ": " + end.error);
+    if (lines_in(end.error) != 1 || !end.error.starts_with("verge: ")) {
+      complain("it does not say what is wrong in one line: " + end.error);
+    }
+  } else if (clients.heard_internal_error()) {
+    complain("INTERNAL_ERROR, but it has ended as if nothing were wrong");
+  } else if (!end.error.empty()) {
+    complain("it has ended well, but says " + end.error);
+  }
+
+  // Without faults: everything is there, and it starts. Before it has, no lease has ended.
+  if (std::filesystem::exists(data + "/CURRENT")) {
+    try {
+      for (const std::string& p :
+           compare(clients.ledgers(), read_copy_of(data, place / "copy"), never)) {
+        complain(p);
+      }
+    } catch (const server::store_error& e) {
+      complain(e.what());
+    }
+  } else if (clients.answers() != 0) {
+    complain("everything is lost");
+  }
+  server_process again(data);
+  if (!again.serves()) complain("it does not start any more: " + again.wait().error);
+  return result;
+}
+
+const std::vector<std::string> ways{"eio",      "enospc",      "short",
+                                    "eio:ever", "enospc:ever", "short:ever"};
+
+TEST(disk_fault, at_any_call_loses_nothing_that_was_acknowledged) {
+  const std::uint64_t calls = 2000;
+  std::vector<std::uint64_t> chosen;
+  if (is_long()) {
+    for (std::uint64_t n = 1; n <= calls; ++n) chosen.push_back(n);
+  } else {
+    // The calls of opening, of which each is another one, and some of the many alike.
+    std::mt19937_64 random(seed_of(1));
+    for (std::uint64_t n = 1; n <= 60; n += 2) chosen.push_back(n + random() % 2);
+    for (std::uint64_t n = 61; n <= calls; n += 65) chosen.push_back(n + random() % 65);
+  }
+  int started = 0;
+  int stopped = 0;
+  for (const std::uint64_t n : chosen) {
+    const std::string how = ways[n % ways.size()];
+    const fault_result r = fail_at(n, how, n);
+    started += r.started ? 1 : 0;
+    stopped += r.stopped ? 1 : 0;
+    EXPECT_THAT(r.problems, IsEmpty()) << "call " << n << " fails with " << how;
+  }
+  // Most calls matter; before the server serves and after.
+  EXPECT_GT(stopped, static_cast<int>(chosen.size()) / 2);
+  EXPECT_GT(started, 0);
+  EXPECT_LT(started, static_cast<int>(chosen.size()));
+}
+
+/// The answers that are left on a connection, up to its end.
+std::vector<std::string> rest_of(connection& c) {
+  std::vector<std::string> lines;
+  while (auto line = c.line()) lines.push_back(std::move(*line));
+  return lines;
+}
+
+// Clients that wait, one that holds leases, and one with many commands under way: when the disk has
+// failed all of them hear so, nobody is handed what the others give back, and the server ends.
+TEST(disk_fault, is_told_to_everybody_who_waits_and_nothing_else_is) {
+  for (int i = 0; i < amount(5, 50); ++i) {
+    const scratch place;
+    const std::string data = place / "data";
+    server_process server(
+        data, {}, with_recorder({{"VERGE_DISK_ROOT", data}, {"VERGE_DISK_FAIL", "150:eio:ever"}}));
+    ASSERT_TRUE(server.serves());
+    connection holder(server.port());
+    constexpr int tasks = 20;
+    for (int n = 0; n < tasks; ++n) {
+      holder.send("put 1 0 600 4\r\nwork\r\nreserve\r\n");
+      ASSERT_EQ(holder.line().value_or("").substr(0, 9), "INSERTED ");
+      ASSERT_EQ(holder.line().value_or("").substr(0, 9), "RESERVED ");
+      ASSERT_EQ(holder.body(4), "work");
+    }
+    std::vector<std::unique_ptr<connection>> waiting;
+    for (int n = 0; n < 10; ++n) {
+      waiting.push_back(std::make_unique<connection>(server.port()));
+      // What comes behind a reserve that waits is answered as well.
+      waiting.back()->send(n % 2 == 0 ? "reserve\r\n" : "reserve\r\nlist-tube-used\r\nreserve\r\n");
+    }
+    connection producer(server.port());
+    ASSERT_EQ(producer.ask("use elsewhere"), "USING elsewhere");
+    while (value_of(producer.show("stats"), "current-waiting") != "10") {
+    }
+    std::string puts;
+    constexpr int put_count = 200;
+    for (int n = 0; n < put_count; ++n) puts += "put 1 0 600 4\r\nwork\r\n";
+    bool failed = false;
+    while (!failed && producer.is_open()) {
+      producer.send("put 1 0 600 4\r\nwork\r\n");
+      failed = producer.line() == "INTERNAL_ERROR";
+      if (failed) producer.send(puts);
+    }
+    EXPECT_TRUE(failed);
+    EXPECT_THAT(rest_of(producer), testing::Each("INTERNAL_ERROR"));
+    EXPECT_THAT(rest_of(holder), IsEmpty());
+    for (std::size_t n = 0; n < waiting.size(); ++n) {
+      EXPECT_EQ(rest_of(*waiting[n]), std::vector<std::string>(n % 2 == 0 ? 1 : 3, "INTERNAL_ERROR"));
+    }
+    const ended end = server.wait();
+    EXPECT_EQ(end.status, disk_failed);
+    EXPECT_EQ(lines_in(end.error), 1U) << end.error;
+  }
+}
+
+}  // namespace
+}  // namespace verge::crash
