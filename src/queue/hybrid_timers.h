@@ -188,8 +188,8 @@ class hybrid_timers {
     });
   }
 
-  /// Whether it was armed, and who has the reference for being armed now: the caller, or still the
-  /// holder of entering.
+  /// Whether it was armed, and which has the reference for being armed now: the caller, or still
+  /// the holder of entering.
   enum class disarmed : std::uint8_t { no, yes, by_holder };
   static disarmed disarm(node& t) noexcept {
     auto& word = Policy::word(t);
