@@ -144,8 +144,8 @@ TEST(kill, is_noticed_if_replies_leave_before_the_write) {
   const scratch place;
   const auto r = kill_often(seed_of(2000), 20, {},
                             with_recorder({{"VERGE_DISK_ROOT", "/"}, {"VERGE_DISK_LIE", "late"}}));
-  EXPECT_FALSE(r.problems.empty()) << "after " << r.kills << " kills and " << r.answers
-                                   << " answers nothing was missed";
+  EXPECT_FALSE(r.problems.empty())
+      << "after " << r.kills << " kills and " << r.answers << " answers nothing was missed";
 }
 
 }  // namespace
