@@ -110,7 +110,7 @@ std::vector<std::string> lose_power(const recorded& r, const scratch& place, std
                                     std::size_t* bad = nullptr) {
   std::mt19937_64 random(seed);
   const auto& entries = r.disk_log->entries();
-  // Two of three cuts are at the hardest moments: right after a reply, and right before a sync ends.
+  // Two of three cuts are at the hardest moments: after a reply, and before a sync has ended.
   std::vector<position> hard[2];
   for (position i = 0; i < entries.size(); ++i) {
     if (entries[i].head.what == disk_op::send) hard[0].push_back(i + 1);
