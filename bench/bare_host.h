@@ -1,6 +1,6 @@
-// A host and a scheduler for one engine and nothing else: what fires runs at once, nobody sleeps,
-// nobody waits. For benchmarks and tests of an engine alone; the clock and the processor are theirs
-// to say.
+// A host and a scheduler for one engine and nothing else: what fires runs at once, and no thread
+// sleeps or waits. For benchmarks and tests of an engine alone, which set the clock and the
+// processor.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace verge::bench {
 class [[gnu::visibility("hidden")]] bare_host : public detail::scheduler,
                                                 public detail::engine_host {
  public:
-  /// What is derived calls engine().grow(): by then the engine can ask it for the time.
+  /// The derived class calls engine().grow(): from then on the engine can ask it for the time.
   /// `real_time`: the time is that of the machine's clock, and nothing is added to it.
   explicit bare_host(verge::engine which, bool real_time = false)
       : simulated_(!real_time),
@@ -45,7 +45,7 @@ class [[gnu::visibility("hidden")]] bare_host : public detail::scheduler,
 
  protected:
   ~bare_host() = default;
-  /// By the destructor of what is derived, while the engine can still ask it.
+  /// Called by the destructor of the derived class, while the engine can still ask it.
   void end() noexcept {
     engine().drain();
     timers_->end();

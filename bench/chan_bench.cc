@@ -1,8 +1,8 @@
-// What tasks and channels cost: a switch, a hand-over, a send with room, a select, a task.
+// The cost of tasks and channels: a switch, a hand-over, a send with room, a select, a task.
 //
-// All run inside one task on one processor, where not said otherwise, so that what is measured is
-// the code and not how threads are woken; in processor time, so that others may use the machine.
-// bench/go_compare sets yields and hand-overs beside Go's.
+// All run inside one task on one processor, unless noted otherwise, to measure the code and not
+// thread wake-ups; in processor time, so that other load matters less. bench/go_compare compares
+// yields and hand-overs with Go's.
 
 #include <benchmark/benchmark.h>
 
@@ -63,7 +63,7 @@ void stream_through_a_buffer_of_64(benchmark::State& state) {
   measure(state, 1, [](int n) { return stream(64, n); });
 }
 
-/// There and back over two channels without room: everybody waits every time. Per hand-over.
+/// Round trips over two unbuffered channels: every operation waits. Per hand-over.
 task<void> ping_pong(int n) {
   chan<int> ping;
   chan<int> pong;
@@ -81,7 +81,7 @@ task<void> ping_pong(int n) {
 void ping_pong_on_one_processor(benchmark::State& state) { measure(state, 1, ping_pong); }
 void ping_pong_on_two_processors(benchmark::State& state) { measure(state, 2, ping_pong); }
 
-/// Nobody waits: a send and a receive, in a coroutine and on a thread.
+/// Without waiting: a send and a receive, in a coroutine and on a thread.
 task<void> fill_and_drain(int n) {
   chan<int> ch(1);
   for (int i = 0; i < n; ++i) {

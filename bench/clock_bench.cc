@@ -1,4 +1,4 @@
-// What reading the time costs: alone, and among cache misses, where a fenced read keeps them from
+// The cost of reading the time: alone, and among cache misses, which a fenced read keeps from
 // overlapping.
 #include <benchmark/benchmark.h>
 #include <clock/fast_clock.h>

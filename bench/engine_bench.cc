@@ -1,28 +1,28 @@
-// The engines beside each other, on what timers are used for. Markdown tables.
+// Compares the engines on typical uses of timers. Prints Markdown tables.
 //
 //   engine_bench [--smallest=TIMERS] [--largest=TIMERS] [--rounds=ROUNDS] [--engines=NAME,NAME]
 //                default: 1000, 1000000, 5, processor_heap,hybrid; sizes 1000, 100000, 1000000 ...
 //
-// Each operation is what a handle does - a callback that fits the node, the clock read for every
-// deadline - on a clockwork with the engine and no scheduler: what a firing makes ready is run at
-// once. Deadlines are uniform in 1 to 61 s and n timers are live, unless said otherwise.
+// Each operation is that of a handle (a callback that fits into the node, the clock read for every
+// deadline) on a clockwork with the engine and no scheduler: what a firing makes ready is run at
+// once. Deadlines are uniform in 1 to 61 s and n timers are live, unless noted otherwise.
 //
 //   start+stop    start a new timer, stop and destroy a random earlier one; ns per pair
 //   reset         pick a random live timer and give it a new deadline; ns
-//   reset later   the same, to 61 s from now: an idle time-out that is put off; ns
+//   reset later   the same, to 61 s from now: an idle time-out that is postponed; ns
 //   fill          n timers from nothing, memory included; ns per timer
-//   bytes         what the process grew by over a fill, per timer
+//   bytes         the growth of the process over a fill, per timer
 //   fire          n timers due within one second, all overdue; ns per callback
 //   two threads   start+stop from one thread and from two, each with its own processor and 1,000
 //                 or 100,000 timers; million pairs per second
 //   each other's  two threads, each stops and restarts timers that the other has started
-//   floor         what no timer can do without: read the time stamp counter, pick a random handle,
+//   floor         the minimum for any timer: read the time stamp counter, pick a random handle,
 //                 and swap a word on the line that it points to; ns
-//   longest       the longest single start, stop, reset or look at the timers in the above; us. A
+//   longest       the longest single start, stop, reset or check of the timers in the above; us. A
 //                 thread that loses its core shows here as well: the least of the rounds is shown
 //
-// Rounds are interleaved: each goes through all engines, and the tables show medians over the
-// rounds, so that a slow moment of the machine meets everybody.
+// Rounds are interleaved: each runs all engines, and the tables show medians over the rounds, so
+// that a slow moment of the machine affects all engines.
 
 #include <time.h>
 
@@ -59,10 +59,10 @@ using verge::bench::second;
 
 thread_local unsigned this_processor = 0;
 
-/// One engine; the clock goes on by itself, plus what it is told.
+/// One engine; its clock is the real one plus what is skipped.
 class bench_world final : public verge::bench::bare_host {
  public:
-  /// `skips`: skip() will be called. Else the timers read the clock as they do in a runtime.
+  /// `skips`: skip() will be called. Otherwise the timers read the clock as in a runtime.
   bench_world(verge::engine which, unsigned processors, bool skips = false)
       : bare_host(which, !skips) {
     engine().grow(processors);
@@ -85,8 +85,8 @@ struct callback {
 };
 std::uint64_t called = 0;
 
-/// Handles to n timers and what is done to them; the memory of the handles is not what is measured.
-/// On lines of its own: each thread has one.
+/// Handles to n timers and the operations on them; the memory of the handles is not measured. On
+/// separate cache lines: each thread has one.
 class alignas(128) handles {
  public:
   handles(bench_world& world, std::size_t n, std::uint64_t seed)
@@ -134,14 +134,14 @@ double read(clockid_t clock) {
   return static_cast<double>(verge::bench::read_clock(clock)) / static_cast<double>(second);
 }
 
-/// What one thread does is measured by the time it had a core; two, by the clock.
+/// One thread is measured in processor time; two threads by the clock.
 double seconds_of(const std::function<void()>& f, clockid_t clock = CLOCK_THREAD_CPUTIME_ID) {
   const double begin = read(clock);
   f();
   return read(clock) - begin;
 }
 
-/// As many operations as take a fraction of a second, but enough to go round.
+/// As many operations as take a fraction of a second, but enough to reach all timers.
 std::size_t operations_for(std::size_t n) { return std::max<std::size_t>(n, 500'000); }
 
 void fire_all(bench_world& world, std::uint64_t until, double* longest = nullptr) {
@@ -191,7 +191,7 @@ figures measure(verge::engine which, std::size_t n) {
     f.bytes = static_cast<double>(resident_bytes() - before) / static_cast<double>(n);
     const std::size_t k = operations_for(n);
     const auto per = [&](const std::function<void()>& work) {
-      work();  // once for the caches, and for what there is to be settled
+      work();  // once to warm the caches and to settle
       return seconds_of(work) * 1e9 / static_cast<double>(k);
     };
     f.start_stop = per([&] {
@@ -347,7 +347,7 @@ int main(int argc, char** argv) {
   std::vector<verge::engine> engines = {verge::engine::processor_heap, verge::engine::hybrid};
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    // ./dev bench hands the same arguments to every program; these are for the others.
+    // ./dev bench passes the same arguments to every program; these are for the others.
     if (argument.starts_with("--benchmark_")) continue;
     try {
       if (option(argument, "--smallest=", smallest) || option(argument, "--largest=", largest) ||

@@ -1,10 +1,10 @@
-// How many instructions the engines take, as callgrind counts them: a figure that does not depend
-// on how the machine feels.
+// The instruction counts of the engines by callgrind: a figure that does not depend on the load of
+// the machine.
 //
 //   valgrind --tool=callgrind engine_instructions ENGINE [LIVE]
 //
 // makes dumps named start, stop, reset and fire, of a thousand operations each, among 1,000 live
-// timers with deadlines of 1 to 61 s, in simulated time. With LIVE it is among so many, and none
+// timers with deadlines of 1 to 61 s, in simulated time. With LIVE it is among that many, and none
 // are fired. tests/instructions.sh runs it for all engines and compares with its bounds.
 
 #include <valgrind/callgrind.h>
@@ -29,7 +29,7 @@ constexpr std::size_t most = 10'000'000;
 constexpr std::size_t batch = 100;
 constexpr std::size_t operations = 1000;
 
-/// What is done while one lives is counted, on whichever thread, and dumped under its name.
+/// Everything during its lifetime is counted, on any thread, and dumped under its name.
 class counted {
  public:
   explicit counted(const char* name) : name_(name) { CALLGRIND_ZERO_STATS; }
@@ -56,7 +56,7 @@ class timers {
         const counted c("start");
         for (std::size_t i = 0; i < batch; ++i) start();
       }
-      // Which ones are stopped is decided before: moving handles is not the engine's work.
+      // The ones to stop are chosen before: moving handles is not the engine's work.
       for (std::size_t i = 0; i < batch; ++i) {
         std::swap(all_[random_.below(live_)], all_[live_ + i]);
       }

@@ -1,8 +1,9 @@
-// verge beside Go, in one run: Go's own timer benchmarks, task switches, hand-overs and lateness.
+// Compares verge with Go in one run: Go's own timer benchmarks, task switches, hand-overs and
+// lateness.
 //
-// The two take turns, round by round, because the machine's speed drifts: each figure is a median
-// (of lateness: a quantile) over the rounds, and what counts is the ratio. Go's side is a program
-// of its own (go/), built when this one starts; where Go is missing verge's figures stand alone.
+// The two alternate, round by round, because the machine's speed drifts: each figure is a median
+// (of lateness: a quantile) over the rounds, and the ratio matters. Go's side is a separate program
+// (go/), built when this one starts; without Go only verge's figures are shown.
 #include <unistd.h>
 #include <verge/time.h>
 
@@ -117,7 +118,7 @@ std::unique_ptr<go_process> start_go() {
   }
 }
 
-/// Where somebody is watching: which round of what is running, wiped out by the line it ends in.
+/// On a terminal: shows which round of which workload is running, until its line replaces it.
 void show_progress(const workload& w, int round, int rounds, const char* whose) {
   static const bool watched = isatty(STDERR_FILENO) == 1;
   if (watched)
@@ -128,8 +129,7 @@ void wipe_progress() {
   if (isatty(STDERR_FILENO) == 1) std::fprintf(stderr, "\r\033[K");
 }
 
-/// Runtimes are kept, as Go's is: what the first round pays for its threads and memory, the others
-/// do not.
+/// Runtimes are kept, as Go's is: only the first round pays for threads and memory.
 class runtimes {
  public:
   runtime& of(int processors) {
@@ -165,7 +165,7 @@ std::vector<comparison> compare(const workload& w, parameters p, int rounds, run
   return lines;
 }
 
-/// Beside timers that are hours away and runtimes that have been busy.
+/// With timers that are hours away and runtimes that have been busy.
 idle_comparison compare_idle(runtimes& ours, int processors, bool quick, go_process* go) {
   const auto duration = quick ? std::chrono::seconds(1) : std::chrono::seconds(10);
   constexpr int timers = 1000;
@@ -173,7 +173,7 @@ idle_comparison compare_idle(runtimes& ours, int processors, bool quick, go_proc
   ours.of(processors).run([&] {
     for (int i = 0; i < timers; ++i) far.emplace_back(std::chrono::hours(1));
   });
-  // Until all of them sleep: the monitor looks for a tenth of a second whether that will last.
+  // Until all of them sleep: the monitor runs for another tenth of a second.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   idle_comparison found{duration, watch_idle(getpid(), duration), {}};
   if (go != nullptr) found.go = watch_idle(go->pid(), duration);

@@ -57,7 +57,7 @@ timer_node* start(soak_world& world, std::int64_t delay) {
       world.timers(), delay, [] { ++fired; }, 0);
 }
 
-/// Of the processor's time that the program has had.
+/// The processor time of the program.
 double now_seconds() {
   return static_cast<double>(verge::bench::read_clock(CLOCK_THREAD_CPUTIME_ID)) /
          static_cast<double>(second);
@@ -114,7 +114,7 @@ int many(std::uint64_t n) {
   say("stop", stopped);
   while (const std::int64_t next = world.engine().next_exactly(0)) {
     if (next == INT64_MAX) break;
-    // In steps of a millisecond: time goes on, and some are due.
+    // In steps of a millisecond: time advances, and some are due.
     world.set_time(std::max(world.now(), next + 1'000'000));
     while (world.engine().check_timers(0, world.now(), true).ran != 0) {
     }

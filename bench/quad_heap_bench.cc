@@ -1,4 +1,4 @@
-// The 4-ary heap beside the heaps that one would use instead, as markdown tables.
+// Compares the 4-ary heap with alternative heaps. Prints Markdown tables.
 //
 //   quad_heap_bench [--largest=TIMERS] [--rounds=ROUNDS]        default: 10000000 and 5
 //
@@ -16,8 +16,8 @@
 //   growth  n timers are pushed into an empty heap, latest last, so that nothing moves but the
 //           array itself; and how long the slowest thousand pushes in a row took.
 //
-// Rounds are interleaved: each goes through all contenders after one that is not counted, and the
-// tables show medians over the rounds, so that a slow moment of the machine meets everybody.
+// Rounds are interleaved: each runs all contenders after a warm-up, and the tables show medians
+// over the rounds, so that a slow moment of the machine affects all contenders.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -178,10 +178,10 @@ using binary_pointers = binary_heap_of_pointers;
 using quad_pointers = quad_heap_of_pointers<no_index>;
 using quad_pointers_tracked = quad_heap_of_pointers<index_in_timer>;
 
-/// What the work adds up, so that the compiler cannot leave it out.
+/// A sum over the work, so that the compiler cannot remove it.
 volatile std::uint64_t sink = 0;
 
-/// The processor time of this thread: on a machine that is shared, what others take is not counted.
+/// The processor time of this thread, which excludes other programs on a shared machine.
 double nanoseconds() {
   return static_cast<double>(verge::bench::read_clock(CLOCK_THREAD_CPUTIME_ID));
 }
@@ -192,7 +192,7 @@ using measurement = std::function<double()>;
 /// Enough for a measurement of some milliseconds at the least.
 std::size_t steps_for(std::size_t n) { return std::clamp<std::size_t>(n, 500'000, 2'000'000); }
 
-/// n timers that wait, and a step that is done to them again and again.
+/// n pending timers, and a step that is repeated on them.
 template <class Contender, class Step>
 measurement waiting(std::size_t n, Step step) {
   struct state {
@@ -370,7 +370,7 @@ int main(int argc, char** argv) {
   int rounds = 5;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    // ./dev bench hands the same arguments to every program; these are for the others.
+    // ./dev bench passes the same arguments to every program; these are for the others.
     if (argument.starts_with("--benchmark_")) continue;
     if (option(argument, "--largest=", largest) || option(argument, "--rounds=", rounds)) continue;
     std::fprintf(stderr,

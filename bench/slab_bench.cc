@@ -1,5 +1,4 @@
-// What a node costs: from a slab and from malloc, one at a time, in numbers, and from thread to
-// thread.
+// The cost of a node from a slab and from malloc: one at a time, many, and from thread to thread.
 #include <benchmark/benchmark.h>
 #include <memory/slab.h>
 
@@ -72,7 +71,7 @@ void replace_one_of_a_million(benchmark::State& state) {
   for (auto& node : nodes) source.free(node);
 }
 
-// A million are taken, shuffled and freed, again and again.
+// A million are allocated, shuffled and freed, repeatedly.
 template <class Source>
 void a_million_come_and_go(benchmark::State& state) {
   Source source;

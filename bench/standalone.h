@@ -1,5 +1,4 @@
-// What the benchmarks share that are programs with tables of their own: their options, and how
-// rounds become one figure.
+// Shared by the standalone benchmark programs: their options, and how rounds become one figure.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-# Proves that every header compiles on its own: for each one a source file is made that includes it
-# first, and twice, and nothing else. Public headers are compiled without the inside in reach, so none
-# of them can lean on an internal header that is not installed. clang-tidy reads the same sources and
+# Checks that every header compiles on its own: for each one a source file is generated that
+# includes only this header, twice. Public headers are compiled without access to internal ones, so
+# none of them can depend on a header that is not installed. clang-tidy reads the same sources and
 # so sees every header (./dev check tidy).
 #
-# Sanitizers have no say in whether a header compiles: their builds leave this out.
+# Whether a header compiles does not depend on sanitizers: their builds omit this.
 if(VERGE_SANITIZE)
   return()
 endif()

@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: headers, both libraries, the package for find_package and the
-# pkg-config file. All of it finds itself relative to where it lies, so that a prefix can be moved.
+# The rules of `cmake --install`: headers, both libraries, the package for find_package and the
+# pkg-config file. All paths are relative to their own location, so that a prefix can be moved.
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/verge
@@ -14,7 +14,7 @@ install(EXPORT verge_targets
   NAMESPACE verge::
   FILE verge-targets.cmake
   DESTINATION ${VERGE_PACKAGE_DIR})
-# Before 1.0 a minor version may break its users, and the package says so to find_package.
+# Before 1.0 a minor version may be incompatible, and the package tells find_package.
 if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(VERGE_COMPATIBILITY SameMinorVersion)
 else()

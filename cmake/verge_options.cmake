@@ -1,4 +1,4 @@
-# What every target of the project is compiled with.
+# The compile options of all targets.
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
@@ -9,10 +9,10 @@ target_compile_options(verge_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
   $<$<BOOL:${VERGE_WERROR}>:-Werror>)
 
-# Not vptr: it opens a pipe to see whether memory can be read, and takes the object for a broken one
-# where no descriptor is left - which tests bring about on purpose. Nor -Wmaybe-uninitialized: with
-# the address sanitizer g++ 12 takes the standard library's own std::stop_source() for one; without
-# sanitizers the warning stays on.
+# Not vptr: it opens a pipe to check whether memory can be read, and reports a broken object if no
+# descriptor is left, which tests cause on purpose. Nor -Wmaybe-uninitialized: with the address
+# sanitizer g++ 12 reports the standard library's std::stop_source(); without sanitizers the warning
+# stays on.
 if(VERGE_SANITIZE)
   target_compile_options(verge_options INTERFACE
     -fsanitize=${VERGE_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all

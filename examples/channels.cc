@@ -1,5 +1,5 @@
-// Tasks that work beside one another and talk through channels: jobs go in, results come out, and
-// whoever waits for too long is told.
+// Concurrent tasks that communicate through channels: jobs go in, results come out, and a wait that
+// takes too long ends.
 
 #include <chrono>
 #include <cstdio>
@@ -21,7 +21,7 @@ struct result {
   long square;
 };
 
-// Takes jobs until there are no more.
+// Receives jobs until the channel is closed.
 verge::task<> work(verge::receiver<int> jobs, verge::sender<result> results) {
   while (std::optional<int> n = co_await verge::recv(jobs)) {
     co_await verge::sleep(1ms);
@@ -60,7 +60,7 @@ verge::task<> run() {
   jobs.close();
   for (auto& w : workers) co_await w;
 
-  // All results are in the channel by now: take what is left, and stop.
+  // All results are in the channel by now: receive the rest, and stop.
   while (results.size() != 0) co_await verge::yield();
   stop.close();
   co_await collector;

@@ -1,5 +1,5 @@
-// One request, spread over several tasks and a thread that knows nothing of verge, with a deadline
-// for all of it: when the first backend has answered, or the time is up, the rest is cancelled.
+// One request, handled by several tasks and a thread that does not use verge, with one deadline:
+// when the first backend has answered, or the deadline has passed, the rest is cancelled.
 
 #include <chrono>
 #include <cstdio>
@@ -21,14 +21,14 @@ namespace {
 
 const verge::context_key<std::string> user;
 
-// Asks one backend. Whatever it waits for ends when the context is done.
+// Queries one backend. Its wait ends when the context is done.
 verge::task<> ask(verge::context ctx, std::string backend, std::chrono::milliseconds takes,
                   verge::sender<std::string> answers) {
   co_await verge::under(ctx, verge::sleep(takes));
   co_await verge::under(ctx, verge::send(answers, backend + " says hello to " + *ctx.value(user)));
 }
 
-// Code that has a std::stop_token and no idea of contexts.
+// Code that has a std::stop_token and does not know contexts.
 int count_until(const std::stop_token& stop) {
   int n = 0;
   for (; !stop.stop_requested(); ++n) std::this_thread::sleep_for(1ms);
@@ -46,9 +46,9 @@ verge::task<> serve(verge::context parent, std::chrono::milliseconds limit) {
     const std::optional<std::string> first = co_await verge::under(ctx, verge::recv(answers));
     std::printf("%s\n", first->c_str());
   } catch (const verge::context_error& e) {
-    std::printf("nobody has answered: %s\n", e.code().message().c_str());
+    std::printf("no backend has answered: %s\n", e.code().message().c_str());
   }
-}  // the canceller goes, and with it all that is still under way
+}  // the canceller is destroyed, which cancels what still runs
 
 }  // namespace
 

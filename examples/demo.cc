@@ -1,11 +1,11 @@
-// The demonstration: a shop with a million open orders, each to be reminded of unless it is paid.
+// The demonstration: a shop with a million open orders, each with a reminder unless it is paid.
 //
 //   ./dev demo [--quick] [--timers N] [--engine NAME]
 //
-// Every order starts a timer. Nine in ten are paid and one in twenty is put off, by two tasks at
-// once, at random; the rest is left to fire. Meanwhile a line tells how it goes. At the end the
-// books have to balance - a timer whose stop() said true has not fired, all others have, once, and
-// none was early - and a table and a histogram show how late the timers were.
+// Every order starts a timer. Two tasks pay nine in ten and postpone one in twenty, at random; the
+// rest fire. Meanwhile a line shows the progress. At the end everything is checked: a timer whose
+// stop() returned true has not fired, all others have, once, and none was early. A table and a
+// histogram show how late the timers were.
 
 #include <verge/clock.h>
 #include <verge/runtime.h>
@@ -38,7 +38,7 @@ using seconds = std::chrono::duration<double>;
 
 struct options {
   std::size_t timers{1'000'000};
-  nanoseconds first{3s};  ///< no timer is due before, so that starting and stopping is done by then
+  nanoseconds first{3s};  ///< no timer is due before, so that all starts and stops are done by then
   nanoseconds last{8s};
   verge::engine engine{verge::engine::hybrid};
 };
@@ -66,8 +66,8 @@ options parse(const std::vector<std::string_view>& arguments) {
   return chosen;
 }
 
-/// One order and its reminder. The task that started it, the one that stops it and the callback
-/// come one after the other, so plain fields do - but for the two that a callback writes.
+/// One order and its reminder. The task that starts it, the one that stops it and the callback run
+/// one after another, so plain fields suffice, except for the two that a callback writes.
 struct order {
   verge::timer reminder;
   verge::time_point due;
@@ -119,7 +119,7 @@ class shop {
     fired_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  /// Deals with every other order: of twenty, eighteen are paid, one is put off, one is left alone.
+  /// Handles every other order: of twenty, eighteen are paid, one is postponed, one is left alone.
   void pay_or_put_off(std::size_t remainder) {
     std::mt19937_64 random(remainder);
     for (std::size_t i = remainder; i < orders_.size(); i += 2) {
@@ -135,19 +135,19 @@ class shop {
   }
 
   void put_off(order& o, nanoseconds d) {
-    // Only if it is still to come: a reminder that has been sent is not sent again.
+    // Only if it is still pending: a reminder that has been sent is not sent again.
     if (!o.reminder.stop()) return;
     o.due = verge::clock::now() + d;
     o.reminder.reset(d);
     ++put_off_;
   }
 
-  /// Tells how many have fired, until all have that are going to.
+  /// Shows how many have fired, until all have that will.
   void watch() {
     const bool on_terminal = isatty(STDOUT_FILENO) != 0;
     const std::uint64_t expected = orders_.size() - stopped_;
     const auto patience = verge::clock::now() + chosen_.last + 60s;
-    std::cout << "  " << stopped_ << " stopped, " << put_off_ << " put off, " << expected
+    std::cout << "  " << stopped_ << " stopped, " << put_off_ << " postponed, " << expected
               << " left to fire\n";
     for (auto next = verge::clock::now();; next += on_terminal ? 100ms : 1s) {
       while (fired_ < expected && verge::clock::now() < next) std::this_thread::sleep_for(10ms);
@@ -168,7 +168,7 @@ class shop {
       std::cout << std::setw(8) << name << " at most " << std::setw(12)
                 << microseconds(late.percentile(share)) << '\n';
 
-    // Four buckets make one line, a power of two; the first line is all that is below 1,024 ns.
+    // Four buckets make one line, a power of two; the first line is everything below 1,024 ns.
     constexpr std::size_t first_line = late.bucket_of(1023) / 4;
     std::vector<std::uint64_t> rows(late.bucket_count / 4 - first_line);
     for (std::size_t b = 0; b < late.bucket_count; ++b)
@@ -186,7 +186,7 @@ class shop {
     }
   }
 
-  /// Whether every timer did what it had to.
+  /// Returns whether every timer behaved correctly.
   bool balance() const {
     std::size_t lost = 0, twice = 0, in_spite = 0, early = 0;
     for (const order& o : orders_) {
@@ -212,7 +212,7 @@ class shop {
   options chosen_;
   std::vector<order> orders_;
   std::atomic<std::uint64_t> fired_{0}, stopped_{0}, put_off_{0};
-  // Last, so that it ends first: its callbacks use the rest.
+  // Last, so that it is destroyed first: its callbacks use the rest.
   verge::runtime runtime_;
 };
 

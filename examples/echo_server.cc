@@ -1,6 +1,6 @@
-// A server that sends back what it gets, with a deadline on every connection. With a port as its
-// argument, or 0 for one that the system chooses, it serves there until it is stopped; without one
-// it tries itself out, and a client that says nothing is cut off.
+// A server that sends back what it receives, with a deadline on every connection. With a port as
+// its argument, or 0 for one that the system chooses, it serves there until it is stopped; without
+// one it tests itself, and disconnects a silent client.
 
 #include <algorithm>
 #include <array>
@@ -21,9 +21,9 @@ namespace {
 verge::task<> echo(verge::tcp_conn conn, std::chrono::nanoseconds patience) {
   std::array<char, 4096> bytes;
   for (;;) {
-    conn.set_deadline(verge::clock::now() + patience);  // pushed back by every message
+    conn.set_deadline(verge::clock::now() + patience);  // extended by every message
     auto [n, error] = co_await conn.read_some(bytes);
-    if (error) co_return;  // the end, too late, reset by peer
+    if (error) co_return;  // end of stream, deadline, reset by peer
     if (!co_await conn.write_all({bytes.data(), n})) co_return;
   }
 }
@@ -33,7 +33,7 @@ verge::task<> serve(verge::tcp_listener& listener, std::chrono::nanoseconds pati
   for (;;) {
     auto [conn, error] = co_await listener.accept();
     if (error == verge::net_errc::closed) co_return;
-    if (error) {  // it may be over at once, or never: go on, and do not spin
+    if (error) {  // it may be transient or persist: continue, and do not spin
       std::fprintf(stderr, "accept: %s\n", error.message().c_str());
       co_await verge::sleep(pause);
       pause = std::min<std::chrono::milliseconds>(2 * pause, 1s);
@@ -56,7 +56,7 @@ verge::task<> try_out() {
   std::printf("%s answers: %s\n", at.to_string().c_str(), std::string(bytes.data(), n).c_str());
 
   const auto since = verge::clock::now();
-  const auto end = co_await conn.read_some(bytes);  // nothing comes: the server loses its patience
+  const auto end = co_await conn.read_some(bytes);  // sends nothing: the server disconnects it
   std::printf("cut off after %.0f ms of silence: %s\n",
               std::chrono::duration<double, std::milli>(verge::clock::now() - since).count(),
               end.error.message().c_str());

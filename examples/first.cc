@@ -11,7 +11,7 @@ int main() {
   auto reminder = verge::after_func(3min, [] { std::cout << "Do you still want it?\n"; });
   auto receipt = verge::after_func(50ms, [] { std::cout << "Your receipt.\n"; });
 
-  // The customer pays. True says that the reminder was pending and will never be sent.
+  // The customer pays. True: the reminder was pending and will never be sent.
   std::cout << std::boolalpha << reminder.stop() << '\n';
 
   const auto start = verge::clock::now();

@@ -1,7 +1,7 @@
-// verge::timer_queue inside an event loop of one's own: no threads, no runtime, just poll().
+// verge::timer_queue inside an existing event loop: no threads, no runtime, only poll().
 //
-// The loop echoes what arrives on a socket. Each message puts the idle time-out off; when nothing
-// has come for 50 ms the connection is closed. A second timer sends three messages, 20 ms apart.
+// The loop echoes what arrives on a socket. Each message extends the idle time-out; when nothing
+// has arrived for 50 ms the connection is closed. A second timer sends three messages, 20 ms apart.
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -20,10 +20,11 @@ using loop_clock = verge::clock;
 
 namespace {
 
-/// A queue by verge::clock: deadlines are computed from its fast reading.
+/// A queue with verge::clock: deadlines are computed from its fast reading.
 using timer_queue = verge::basic_timer_queue<std::function<void()>, loop_clock>;
 
-/// For poll(): milliseconds until the next timer, rounded up so as not to come too soon and spin.
+/// For poll(): milliseconds until the next timer, rounded up so that it does not wake early and
+/// spin.
 int time_out(const timer_queue& timers) {
   const auto next = timers.next();
   if (!next) return -1;

@@ -1,5 +1,5 @@
-// A test of code that takes a day, in simulated time: it takes no time, and the result is the same
-// on every run. Nothing in the code under test knows of it.
+// A test in simulated time of code that takes a day: it takes no real time, and the result is the
+// same on every run. The code under test does not know it.
 
 #include <algorithm>
 #include <chrono>
@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// The code under test: a session ends when its user has done nothing for half an hour, and at
-// midnight, that is, eight hours from now, in any case.
+// The code under test: a session ends when its user has been inactive for half an hour, and in any
+// case at midnight, which is eight hours from now.
 class session {
  public:
   session() : midnight_(verge::clock::now() + 8h) {
@@ -37,7 +37,7 @@ class session {
   verge::timer idle_;  // the last member: what its callback uses outlives it
 };
 
-// And a poller that gives up on a server after three answers too late.
+// And a poller that gives up on a server after three late answers.
 verge::task<int> poll(verge::receiver<int> answers) {
   const verge::ticker every_hour(1h);
   int asked = 0;
@@ -64,8 +64,8 @@ void check(bool right, const char* what) {
 
 int main() {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    // From here on this thread, and all that it starts, lives in simulated time. Another seed runs
-    // what happens at the same instant in another order.
+    // From here on this thread, and everything that it starts, is in simulated time. Another seed
+    // runs simultaneous events in another order.
     verge::simulation sim(seed);
     const auto start = verge::clock::now();
 
@@ -78,26 +78,26 @@ int main() {
     sim.run_for(1ns);
     check(left_alone.why_it_ended() == "idle", "and not a nanosecond longer");
     sim.run_for(7h);
-    check(busy.why_it_ended().empty(), "one that is used goes on");
+    check(busy.why_it_ended().empty(), "one that is used continues");
     sim.run_for(1h);
     check(busy.why_it_ended() == "midnight", "until midnight");
     user.stop();
 
-    // run() drives a task to its end and gives its result. This server answers for half a day.
+    // run() runs a task to its end and returns its result. This server answers for half a day.
     const verge::chan<int> answers;
     const auto server = verge::go([answers]() -> verge::task<> {
       for (int i = 0; i < 12; ++i) co_await verge::send(answers, i);
     });
-    check(sim.run(poll(answers)) == 15, "the poller asks twelve times, and three times in vain");
+    check(sim.run(poll(answers)) == 15, "twelve polls are answered and three are not");
     check(verge::clock::now() == start + 8h + 30min + 15h + 10s, "a day has passed");
 
-    // What can never end is an error that says who waits for what. (Had we not stopped the user,
-    // he would click on and on, and there would always be something left to do.)
+    // A wait that can never end is an error that lists what each task waits for. (The user was
+    // stopped above: otherwise there would always be something left to do.)
     try {
       sim.run([&]() -> verge::task<> { co_await verge::recv(answers); });
     } catch (const verge::deadlock& e) {
       check(std::string(e.what()).find("waits for chan receive") != std::string::npos,
-            "nobody is going to answer");
+            "there is no server to answer");
     }
   }
   return wrong == 0 ? 0 : 1;

@@ -1,5 +1,5 @@
-// What timers can do beyond the first example: repeat, catch up, move to a point in time, be late
-// together, and fail. And what a runtime of one's own is for.
+// Timers beyond the first example: periodic timers, missed ticks, time points, slack, and errors.
+// And the use of an explicit runtime.
 
 #include <chrono>
 #include <cstdio>
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// every() calls a function on a grid: a late call does not make the next one late.
+// every() calls a function on a fixed grid: a late call does not delay the next one.
 void repeat() {
   const verge::chan<int> done;
   int calls = 0;
@@ -28,9 +28,9 @@ void repeat() {
   });
   done.recv();
   std::printf("called three times\n");
-}  // the handle goes, and with it the ticker
+}  // the handle is destroyed, which stops the ticker
 
-// tick() is a channel that ticks for as long as somebody holds it.
+// tick() returns a channel that ticks until it is dropped.
 void tick() {
   int n = 0;
   for ([[maybe_unused]] const auto at : verge::tick(1ms)) {
@@ -39,8 +39,9 @@ void tick() {
   std::printf("ticked three times\n");
 }
 
-// Whoever is too slow for a ticker finds one tick waiting, or all of them, or a ticker that starts
-// afresh when he is back. In simulated time, where this is exact: nobody receives from 10 ms to 34.
+// A receiver that is too slow for a ticker finds one tick waiting, or all of them, or a ticker that
+// continues a full period later. In simulated time, where this is exact: no receive from 10 ms to
+// 34.
 void catch_up(const char* name, verge::missed_ticks policy) {
   verge::simulation sim;
   const auto start = verge::clock::now();
@@ -56,7 +57,7 @@ void catch_up(const char* name, verge::missed_ticks policy) {
   std::printf("\n");
 }
 
-// Points in time in place of delays: for what must not drift, and for deadlines that others set.
+// Time points in place of delays: for what must not drift, and for deadlines that others set.
 void at_a_time() {
   const auto start = verge::clock::now();
   verge::timer t(1h);
@@ -68,8 +69,7 @@ void at_a_time() {
               verge::clock::now() >= start + 5ms ? "yes" : "no");
 }
 
-// A timer that may be late by its slack meets others like it, and the machine is woken once for
-// all.
+// Timers with slack fire together, with one wake-up for all.
 void late_together() {
   const verge::chan<int> fired(100);
   std::vector<verge::timer> timers;
@@ -81,7 +81,7 @@ void late_together() {
   std::printf("a hundred timers with slack have fired\n");
 }
 
-// A runtime of one's own: so many processors, and a say in what becomes of exceptions.
+// An explicit runtime: a number of processors, and a handler for exceptions.
 void own_runtime() {
   const verge::chan<std::string> failures(1);
   verge::runtime rt({.processors = 1, .on_exception = [=](const std::exception_ptr& e) {
@@ -94,7 +94,7 @@ void own_runtime() {
   rt.run([] { verge::after_func(1ms, [] { throw std::runtime_error("no paper"); }).detach(); });
   std::printf("the handler has got: %s\n", failures.recv()->c_str());
 
-  // The number of processors can be changed while all goes on.
+  // The number of processors can be changed at any time.
   rt.set_processors(2);
   std::printf("%u processors\n", rt.processors());
 
@@ -102,7 +102,7 @@ void own_runtime() {
   const int sum = rt.run([]() -> verge::task<int> {
     auto slow = verge::go([] {
       return verge::blocking([] {
-        std::this_thread::sleep_for(2ms);  // a read from a disk, say
+        std::this_thread::sleep_for(2ms);  // for example a read from a disk
         return 40;
       });
     });

@@ -1,4 +1,4 @@
-// Arithmetic on times, over the ends of the range and against a plain 128-bit reference. Under the
+// Arithmetic on times, at the ends of the range and against a plain 128-bit reference. Under the
 // undefined-behaviour sanitizer these tests also show that nothing overflows.
 #include <clock/arithmetic.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ std::int64_t reference_next_period(std::int64_t when, std::int64_t period, std::
   return clamp(int128{when} + int128{period} * (1 + (int128{now} - when) / period), 1);
 }
 
-// Where sums and products go wrong: around zero, around both ends, around their halves and roots.
+// Where sums and products overflow: around zero, around both ends, around their halves and roots.
 std::vector<std::int64_t> extremes() {
   std::vector<std::int64_t> table;
   for (const std::int64_t base :

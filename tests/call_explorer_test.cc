@@ -39,7 +39,7 @@ TEST_F(every_call_schedule, makes_each_call_once_and_one_after_the_other) {
   expect_right(explore_calls("calls", lives_of_a_timer()));
 }
 
-/// Each fault must be found, or the test above is worth nothing.
+/// Each fault must be found, or the test above proves nothing.
 TEST_F(every_call_schedule, finds_calls_that_overlap) {
   EXPECT_TRUE(
       explore_calls<call_mutant::queues_while_running>("a fault", lives_of_a_timer()).failed);

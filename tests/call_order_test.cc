@@ -1,6 +1,6 @@
-// The calls of one timer follow one another, each happens before the next, and none is lost: on
-// several processors, in real time. Under the thread sanitizer two calls that overlap are a data
-// race on what the functions count with.
+// The calls of one timer do not overlap, each happens before the next, and none is lost: on several
+// processors, in real time. Under the thread sanitizer two overlapping calls are a data race on the
+// plain counters of the functions.
 
 #include <gtest/gtest.h>
 #include <verge/detail/lock.h>
@@ -68,7 +68,7 @@ TEST_P(call_order, of_tickers_that_are_slower_than_their_period) {
   }
 }
 
-/// As many calls as firings: a reset that finds the timer no longer pending has let one fire.
+/// As many calls as firings: a reset that finds the timer not pending means that it has fired once.
 TEST_P(call_order, of_a_timer_that_threads_reset_while_its_function_runs) {
   body b;
   std::atomic<int> fired{0};
@@ -89,7 +89,7 @@ TEST_P(call_order, of_a_timer_that_threads_reset_while_its_function_runs) {
   EXPECT_FALSE(b.overlapped());
 }
 
-TEST_P(call_order, of_a_timer_that_comes_due_during_its_call_has_the_next_right_after) {
+TEST_P(call_order, of_a_timer_that_expires_during_its_call_has_the_next_call_right_after) {
   blockers stuck;
   std::atomic<int> calls{0};
   timer t = after_func(0ns, [&, block = stuck.block()] {
@@ -97,7 +97,7 @@ TEST_P(call_order, of_a_timer_that_comes_due_during_its_call_has_the_next_right_
   });
   ASSERT_TRUE(eventually([&] { return stuck.count() == 1; }));
   EXPECT_FALSE(t.reset(0ns));
-  verge::after(5ms).recv();  // by now it has fired, most likely
+  verge::after(5ms).recv();  // most likely it has fired by now
   EXPECT_EQ(calls, 1);
   stuck.release();
   EXPECT_TRUE(eventually([&] { return calls == 2; }));
@@ -114,7 +114,7 @@ TEST_P(call_order, does_not_hold_up_other_timers) {
   stuck.release();
 }
 
-/// The destructor waits for the call that runs, and the calls that wait are never made.
+/// The destructor waits for the running call, and pending calls are never made.
 TEST_P(call_order, ends_with_the_handle) {
   for (int round = 0; round < scale(200, 30); ++round) {
     auto counted = std::make_shared<body>();

@@ -1,4 +1,4 @@
-// Cancellation: a task that waits stops waiting, whatever it waits for, and nothing gets lost.
+// Cancellation: a waiting task stops waiting, whatever it waits for, and nothing is lost.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(cancelled_task, stops_receiving) {
   EXPECT_FALSE(ch.try_send(1)) << "it still waits";
 }
 
-TEST(cancelled_task, stops_sending_and_its_value_goes) {
+TEST(cancelled_task, stops_sending_and_its_value_is_destroyed) {
   stepper s;
   chan<token> ch;
   auto h = go([&]() -> task<void> { co_await verge::send(ch, token()); });
@@ -130,7 +130,7 @@ TEST(cancelled_task, is_cancelled_however_deep_it_waits) {
 
 // ---- Time-outs of tasks -------------------------------------------------------------------------
 
-TEST(timeout_of_a_task, gives_the_result_of_one_that_is_in_time) {
+TEST(timeout_of_a_task, returns_the_result_of_a_task_that_is_in_time) {
   simulation sim;
   const int got = sim.run([]() -> task<int> {
     auto work = []() -> task<int> {
@@ -142,7 +142,7 @@ TEST(timeout_of_a_task, gives_the_result_of_one_that_is_in_time) {
   EXPECT_EQ(got, 7);
 }
 
-TEST(timeout_of_a_task, lets_its_exception_through) {
+TEST(timeout_of_a_task, propagates_its_exception) {
   simulation sim;
   const auto fails = []() -> task<void> {
     throw std::runtime_error("x");
@@ -186,12 +186,12 @@ TEST(timeout_of_a_task, passes_a_cancellation_on_and_waits_until_it_has_ended) {
   verge::sleep(1s).wait();
   h.cancel();
   EXPECT_THROW(h.join(), cancelled);
-  EXPECT_TRUE(unwound) << "nothing of it goes on behind the caller's back";
+  EXPECT_TRUE(unwound) << "no part of it still runs";
 }
 
 // ---- When ---------------------------------------------------------------------------------------
 
-TEST(cancelled_task, does_not_begin_if_it_has_not) {
+TEST(cancelled_task, never_begins_if_it_has_not_begun) {
   stepper s;
   bool begun = false;
   auto h = go([&, t = token()]() -> task<void> {
@@ -243,7 +243,7 @@ TEST(cancelled_task, stays_cancelled) {
   EXPECT_EQ(ready.size(), 1u);
 }
 
-TEST(cancelled_task, gets_what_it_waited_for_if_that_was_first) {
+TEST(cancelled_task, gets_what_it_waited_for_if_that_came_first) {
   stepper s;
   chan<int> ch;
   auto h = go([&]() -> task<int> {
@@ -284,7 +284,7 @@ TEST(cancelled_task, may_cancel_itself_through_its_handle) {
   EXPECT_THROW(h.join(), cancelled);
 }
 
-TEST(cancelled_task, that_nobody_joins_tells_nobody) {
+TEST(cancelled_task, that_is_not_joined_is_not_reported) {
   stepper s;
   chan<int> ch;
   auto h = go([&]() -> task<void> { co_await verge::recv(ch); });
@@ -305,8 +305,8 @@ void end_of(join_handle<void>& h) {
 
 // ---- Races --------------------------------------------------------------------------------------
 
-// Tasks wait for one value each while others send, close and cancel from other threads: each ends,
-// and whatever was sent was received by a task that says so or is still in the channel.
+// Tasks wait for one value each while other threads send, close and cancel: each ends, and whatever
+// was sent was received by a task that reports it or is still in the channel.
 TEST(cancellation_in_a_crowd, loses_no_value) {
   const int rounds = test::scale(3'000, 300);
   const int tasks = 8;
@@ -350,7 +350,7 @@ TEST(cancellation_in_a_crowd, loses_no_value) {
   EXPECT_EQ(token::alive(), 0);
 }
 
-// The same for tasks that wait to send: a value was either received, or its sender was told.
+// The same for tasks that wait to send: a value was either received, or its send failed.
 TEST(cancellation_in_a_crowd, sends_exactly_what_it_says_it_sent) {
   const int rounds = test::scale(3'000, 300);
   const int tasks = 8;
@@ -387,9 +387,9 @@ TEST(cancellation_in_a_crowd, sends_exactly_what_it_says_it_sent) {
   EXPECT_EQ(token::alive(), 0);
 }
 
-// A canceller must never touch a waiter whose owner has gone on, also if that one waits again, and
-// again, at the same place in memory.
-TEST(cancellation_in_a_crowd, meets_tasks_that_wait_all_the_time) {
+// Cancelling must not access a waiter whose owner has resumed, even if the owner waits again and
+// again at the same address.
+TEST(cancellation_in_a_crowd, races_with_tasks_that_wait_all_the_time) {
   const int rounds = test::scale(200, 50);
   runtime rt({.processors = 2});
   for (int round = 0; round < rounds; ++round) {
@@ -417,8 +417,8 @@ TEST(cancellation_in_a_crowd, meets_tasks_that_wait_all_the_time) {
   }
 }
 
-// Joining races with the end of the task that is joined, and with the cancelling of both.
-TEST(cancellation_in_a_crowd, meets_tasks_that_join) {
+// A join races with the end of the joined task, and with the cancellation of both.
+TEST(cancellation_in_a_crowd, races_with_tasks_that_join) {
   const int rounds = test::scale(5'000, 500);
   runtime rt({.processors = 2});
   int ended = 0;
@@ -442,8 +442,8 @@ TEST(cancellation_in_a_crowd, meets_tasks_that_join) {
   EXPECT_LE(ended, rounds);
 }
 
-// A runtime that ends destroys what waits, and nobody finds it on a channel afterwards.
-TEST(runtime_that_ends, takes_its_tasks_off_channels_that_others_use) {
+// A runtime that ends destroys waiting tasks, and they are on no channel afterwards.
+TEST(runtime_that_ends, removes_its_tasks_from_channels_that_others_use) {
   const int rounds = test::scale(300, 30);
   for (int round = 0; round < rounds; ++round) {
     chan<token> ch(1);
@@ -457,13 +457,13 @@ TEST(runtime_that_ends, takes_its_tasks_off_channels_that_others_use) {
     }
     while (ch.try_send(token())) {
     }
-    EXPECT_EQ(ch.size(), 1u) << "a task that is gone has taken something";
+    EXPECT_EQ(ch.size(), 1u) << "a destroyed task has received something";
   }
   EXPECT_EQ(token::alive(), 0);
 }
 
-// Threads that it does not know are in the middle of waking its tasks when it ends.
-TEST(runtime_that_ends, may_do_so_while_others_send_to_its_tasks) {
+// Other threads are waking its tasks while it ends.
+TEST(runtime_that_ends, may_end_while_others_send_to_its_tasks) {
   const int rounds = test::scale(300, 50);
   for (int round = 0; round < rounds; ++round) {
     chan<int> ch;

@@ -1,4 +1,4 @@
-// Channels with many at both ends, tasks and threads, at once.
+// Channels with many concurrent tasks and threads at both ends.
 
 #include <gtest/gtest.h>
 

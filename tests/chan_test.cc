@@ -38,7 +38,7 @@ task<void> receive_into(receiver<int> from, std::vector<int>& to) {
 
 // ---- Values and their order ---------------------------------------------------------------------
 
-TEST(chan, gives_values_in_the_order_they_were_sent) {
+TEST(chan, delivers_values_in_the_order_they_were_sent) {
   chan<int> ch(3);
   ch.send(1);
   ch.send(2);
@@ -84,7 +84,7 @@ TEST(unbuffered_chan, makes_sender_and_receiver_meet) {
   stepper s;
   chan<int> ch;
   EXPECT_EQ(ch.capacity(), 0u);
-  EXPECT_FALSE(ch.try_send(1)) << "nobody is there to take it";
+  EXPECT_FALSE(ch.try_send(1)) << "no receiver waits";
   EXPECT_EQ(ch.try_recv(), std::nullopt);
   auto h = go(send_all, sender<int>(ch), 7, 8);
   s.run();
@@ -122,19 +122,19 @@ TEST(chan, serves_senders_in_the_order_they_came) {
   }
 }
 
-TEST(chan, hands_a_value_straight_to_a_receiver_who_waits) {
+TEST(chan, passes_a_value_directly_to_a_waiting_receiver) {
   stepper s;
   chan<int> ch(1);
   int got = 0;
   go([&]() -> task<void> { got = *co_await verge::recv(ch); }).detach();
   s.run();
   ch.send(5);
-  EXPECT_EQ(ch.size(), 0u) << "the value is not in the ring: somebody else could take it there";
+  EXPECT_EQ(ch.size(), 0u) << "the value is not in the ring: another receiver could take it there";
   s.run();
   EXPECT_EQ(got, 5);
 }
 
-TEST(chan, runs_the_one_who_was_handed_a_value_next) {
+TEST(chan, runs_the_receiver_of_a_value_next) {
   stepper s;
   chan<int> ch;
   std::vector<std::string> order;
@@ -236,7 +236,7 @@ TEST(try_send, copies_what_can_be_copied) {
   EXPECT_EQ(ch.try_recv(), text);
 }
 
-TEST(try_recv, lets_a_sender_who_waits_in) {
+TEST(try_recv, lets_a_waiting_sender_proceed) {
   stepper s;
   chan<int> ch(1);
   auto h = go(send_all, sender<int>(ch), 0, 3);
@@ -252,7 +252,7 @@ TEST(try_recv, lets_a_sender_who_waits_in) {
 
 // ---- Closing ------------------------------------------------------------------------------------
 
-TEST(closed_chan, gives_what_was_sent_before_and_then_nothing) {
+TEST(closed_chan, delivers_what_was_sent_before_and_then_nothing) {
   chan<int> ch(3);
   ch.send(1);
   ch.send(2);
@@ -369,10 +369,10 @@ TEST(chan_handle, may_be_a_temporary_in_a_wait) {
   EXPECT_FALSE(later.wait().has_value()) << "the operation keeps its channel";
 }
 
-TEST(chan_handle, without_a_channel_says_so) {
+TEST(chan_handle, without_a_channel_throws) {
   chan<int> ch(1);
   const chan<int> moved = std::move(ch);
-  // NOLINTBEGIN(bugprone-use-after-move): that is the point
+  // NOLINTBEGIN(bugprone-use-after-move,clang-analyzer-cplusplus.Move): the subject
   EXPECT_FALSE(ch);
   EXPECT_THROW(ch.send(1), std::logic_error);
   EXPECT_THROW(ch.recv(), std::logic_error);
@@ -382,7 +382,7 @@ TEST(chan_handle, without_a_channel_says_so) {
   EXPECT_THROW(static_cast<void>(ch.size()), std::logic_error);
   EXPECT_THROW(verge::recv(ch).wait(), std::logic_error);
   EXPECT_THROW(verge::send(ch, 1).wait(), std::logic_error);
-  // NOLINTEND(bugprone-use-after-move)
+  // NOLINTEND(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
   EXPECT_THROW(receiver<int>().recv(), std::logic_error);
   try {
     chan<int>(nullptr).close();
@@ -397,7 +397,8 @@ TEST(chan, cannot_be_larger_than_memory) {
   EXPECT_THROW(chan<int>(SIZE_MAX / 4), std::invalid_argument);
 }
 
-// ---- The timers' side door ----------------------------------------------------------------------
+// ---- The internal interface of timers
+// ----------------------------------------------------------------------
 
 TEST(chan_state, can_be_filled_and_emptied_under_its_lock) {
   stepper s;
@@ -418,7 +419,7 @@ TEST(chan_state, can_be_filled_and_emptied_under_its_lock) {
   state.lock();
   const auto step = state.try_send_locked(v);
   state.unlock();
-  ASSERT_NE(step.to_wake, nullptr) << "somebody waits for it";
+  ASSERT_NE(step.to_wake, nullptr) << "a receiver waits for it";
   step.to_wake->wake();
   EXPECT_EQ(h.join(), 2);
 }

@@ -1,5 +1,5 @@
-// The channels of timers close when their runtime ends: receivers that wait are woken, and those
-// that come later do not wait.
+// The channels of timers close when their runtime ends: waiting receivers are woken, and later ones
+// do not wait.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,6 @@
 #include <thread>
 #include <vector>
 
-#include <support/as_default.h>
 #include <support/patience.h>
 #include <support/scale.h>
 #include <support/thread_state.h>
@@ -25,7 +24,6 @@ namespace verge {
 namespace {
 
 using namespace std::chrono_literals;
-using test::as_default;
 using test::eventually;
 
 class channels_of_a_runtime_that_ends : public testing::TestWithParam<engine> {
@@ -42,7 +40,8 @@ struct channel_of_some_timer {
   receiver<time_point> c{};
 };
 
-/// One of each kind, in each state in which a receive waits. The simple wheel takes no hour.
+/// One of each kind, in each state in which a receive waits. The simple wheel does not support an
+/// hour.
 std::vector<channel_of_some_timer> one_of_each() {
   std::vector<channel_of_some_timer> all;
   all.push_back({.what = "after", .c = after(30s)});
@@ -86,7 +85,7 @@ TEST_P(channels_of_a_runtime_that_ends, are_closed) {
   }
 }
 
-TEST_P(channels_of_a_runtime_that_ends, give_what_was_sent_before) {
+TEST_P(channels_of_a_runtime_that_ends, deliver_what_was_sent_before) {
   auto rt = make_runtime();
   auto c = rt->run([] { return after(0s); });
   ticker t = rt->run([] { return ticker(1ms); });
@@ -140,7 +139,7 @@ TEST_P(channels_of_a_runtime_that_ends, wake_the_tasks_of_other_runtimes_that_wa
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_FALSE(tasks[i].join()) << all[i].what;
 }
 
-/// Two threads use a timer of theirs in some way, and receive, while its runtime ends.
+/// Two threads use a timer in some way, and receive, while its runtime ends.
 TEST_P(channels_of_a_runtime_that_ends, may_be_used_meanwhile) {
   const auto try_to = [](auto f) {
     try {
@@ -190,7 +189,7 @@ TEST_P(channels_of_a_runtime_that_ends, may_be_used_meanwhile) {
     ASSERT_TRUE(eventually([&] { return at_work > 20 + round % 50; }));
     rt.reset();
     ended = true;
-    for (auto& t : threads) t.join();  // every receiver has come to the end
+    for (auto& t : threads) t.join();  // every receiver has seen the end
   }
 }
 

@@ -1,5 +1,5 @@
-// Timers, tasks, sleeps and contexts on a runtime that the caller names, from a thread that is none
-// of its workers.
+// Timers, tasks, sleeps and contexts on a runtime passed by the caller, from a thread that is not
+// its worker.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -61,7 +61,7 @@ TEST_F(chosen_runtime, times_sleeps_of_other_threads) {
   EXPECT_EQ(fired(), 2u);
 }
 
-TEST_F(chosen_runtime, times_the_sleep_of_a_task_that_goes_on_where_it_was) {
+TEST_F(chosen_runtime, times_the_sleep_of_a_task_that_resumes_where_it_was) {
   runtime other{{.processors = 1}};
   EXPECT_TRUE(other.run([&]() -> task<bool> {
     co_await sleep(rt, 1ms);

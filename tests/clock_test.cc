@@ -86,7 +86,7 @@ struct observations {
   std::int64_t anchored = 0;
   std::int64_t behind = 0;               // how often it was behind
   std::int64_t too_far = 0;              // how often it was ahead by more than allowed
-  std::int64_t went_back = 0;            // how often it was less than the thread's reading before
+  std::int64_t went_back = 0;            // how often it was less than the thread's previous reading
   std::int64_t least_ahead = INT64_MAX;  // of the reading before; negative: behind
   std::int64_t most_ahead = INT64_MIN;   // of the reading after
 };
@@ -95,8 +95,7 @@ observations observe_until(std::int64_t end) {
   observations seen;
   std::int64_t last = 0;
   for (std::int64_t before = true_now(); before < end; before = true_now()) {
-    // A few in a row, so that most are not the first after a fence and most come from an old
-    // anchor.
+    // A few in a row, so that most are not the first after a fence, and most use an old anchor.
     for (int i = 0; i < 16; ++i) {
       const auto t0 = true_now();
       const auto fast = fast_clock::now();
@@ -146,7 +145,7 @@ TEST(fast_clock, does_not_go_back_while_it_is_read_alone) {
   }
 }
 
-TEST(fast_clock, finds_its_rate_by_itself_where_the_counter_can_be_trusted) {
+TEST(fast_clock, finds_its_rate_where_the_counter_is_reliable) {
   const source_guard tsc(fast_clock::source::tsc);
   if (!tsc.granted()) GTEST_SKIP() << "the kernel's clock source is not tsc";
   std::int64_t cost = INT64_MAX;  // of one reading: the shortest of many
@@ -190,7 +189,7 @@ TEST(fast_clock, keeps_its_bounds_while_the_source_changes) {
   switcher.join();
 }
 
-// The environment is looked at once per process: in a child of its own.
+// The environment is read once per process: use a child process.
 TEST(fast_clock_death_test, obeys_the_environment) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
@@ -209,7 +208,7 @@ TEST(fast_clock_death_test, obeys_the_environment) {
       testing::ExitedWithCode(0), "VERGE_CLOCK=sundial is not known");
 }
 
-TEST(manual_clock, stands_still_until_it_is_moved) {
+TEST(manual_clock, moves_only_when_told_to) {
   manual_clock c(time_point(5s));
   EXPECT_EQ(c.now(), time_point(5s));
   EXPECT_EQ(c.advance(1h), time_point(1h + 5s));
@@ -227,7 +226,7 @@ TEST(manual_clock, starts_at_a_positive_time) {
   EXPECT_THROW(manual_clock(time_point(-1ns)), std::invalid_argument);
 }
 
-TEST(manual_clock, refuses_to_go_back_and_says_so) {
+TEST(manual_clock, rejects_a_time_in_the_past_with_the_reason) {
   manual_clock c(time_point(10ns));
   try {
     c.set(time_point(9ns));

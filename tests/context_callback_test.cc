@@ -1,5 +1,4 @@
-// after_func(ctx, f): when f is called, who waits for it, and what is left when nobody wants it any
-// more.
+// after_func(ctx, f): when f is called, what waits for it, and what is freed.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +27,7 @@ using test::eventually;
 using test::is_asleep;
 using test::token;
 
-TEST(context_callback, on_the_background_waits_for_ever) {
+TEST(context_callback, on_the_background_is_never_called) {
   runtime rt({.processors = 1});
   const as_default here(rt);
   auto f = after_func(background(), [] { FAIL(); });
@@ -51,7 +50,7 @@ TEST(context_callback, can_be_a_coroutine) {
   EXPECT_EQ(called - start, 2s);
 }
 
-TEST(context_callback, is_not_called_once_its_handle_is_gone) {
+TEST(context_callback, is_not_called_once_its_handle_is_destroyed) {
   simulation sim;
   auto [ctx, cancel] = with_cancel(background());
   {
@@ -87,7 +86,7 @@ TEST(context_callback, that_runs_is_waited_for_by_its_handle) {
   EXPECT_TRUE(ended);
 }
 
-TEST(context_callback, that_is_detached_is_called_and_goes) {
+TEST(context_callback, that_is_detached_is_called_and_freed) {
   simulation sim;
   int called = 0;
   {

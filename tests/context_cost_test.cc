@@ -1,4 +1,4 @@
-// What contexts cost: allocations, timers, places in the tree, stack.
+// The cost of contexts: allocations, timers, places in the tree, stack.
 
 #include <gtest/gtest.h>
 #include <verge/context.h>
@@ -78,7 +78,7 @@ TEST(context_cost, a_context_that_is_done_is_off_the_tree) {
   EXPECT_TRUE(detail::context_access::scope(parent)->is_leaf());
 }
 
-TEST(context_cost, of_timers_is_given_back_whatever_becomes_of_the_context) {
+TEST(context_cost, of_timers_is_freed_however_the_context_ends) {
   for (const auto& e : test::engines) {
     SCOPED_TRACE(e.name);
     const context_key<token> key;
@@ -88,7 +88,7 @@ TEST(context_cost, of_timers_is_given_back_whatever_becomes_of_the_context) {
     const context root = with_value(background(), key, token());
     std::vector<cancellable> all;
     for (int i = 0; i < n; ++i) {
-      // Some fire, some are cancelled as they fire, some long before, and some just go.
+      // Some fire, some are cancelled as they fire, some long before, and some are only destroyed.
       all.push_back(with_timeout(root, i % 3 == 0 ? 1s : i % 3 * 500us));
       if (i % 5 == 0) all.back().cancel();
       if (i % 7 == 0) all.back().cancel.detach();

@@ -21,7 +21,7 @@ exploration explore_contexts(const char* what, const scenarios& list, int preemp
                                                [](const auto& s) { return to_text(s); });
 }
 
-/// Trees that the operations meet.
+/// The trees of the scenarios.
 std::vector<shape> shapes() {
   return {
       {{.source = true, .listens = true}},
@@ -34,7 +34,7 @@ std::vector<shape> shapes() {
   };
 }
 
-/// All that can be done to a tree.
+/// All operations on a tree.
 std::vector<scope_op> operations(const shape& tree) {
   std::vector<scope_op> list;
   bool listens = false;
@@ -74,7 +74,7 @@ scenarios triples() {
   return list;
 }
 
-/// Contexts are made, and a stop comes at any moment of that.
+/// Contexts are created, and a stop comes at any moment.
 scenarios listeners() {
   scenarios list;
   for (const auto& first : {std::vector<scope_op>{{listen, 0}}, {{listen, 0}, {cancel, 0}}}) {
@@ -107,7 +107,7 @@ TEST_F(every_context_schedule, of_a_stop_while_a_context_is_made_is_right) {
   is_right("listeners", listeners(), 3, 1);
 }
 
-/// Each fault must be found, or the tests above are worth nothing.
+/// Each fault must be found, or the tests above prove nothing.
 class context_faults : public every_context_schedule {
  protected:
   template <scope_mutant Mutation>

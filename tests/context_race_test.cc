@@ -1,4 +1,4 @@
-// Contexts: everybody with everybody at once.
+// Contexts: races of all operations.
 
 #include <gtest/gtest.h>
 #include <verge/context.h>
@@ -35,9 +35,9 @@ using test::token;
 
 const context_key<int> depth;
 
-/// A tree of random shape, whose nodes are cancelled by many threads at once, as deadlines pass,
-/// handles go, children are added, and others wait.
-TEST(context_race, of_everybody_with_everybody_in_one_tree) {
+/// A tree of random shape, whose nodes many threads cancel, while deadlines pass, handles are
+/// destroyed, children are added, and others wait.
+TEST(context_race, of_all_operations_in_one_tree) {
   runtime rt({.processors = 2});
   const as_default here(rt);
   const context_key<token> key;
@@ -127,9 +127,9 @@ TEST(context_race, of_everybody_with_everybody_in_one_tree) {
   EXPECT_TRUE(eventually([] { return token::alive() == 0; }));
 }
 
-/// The last handles of parents and children go at the same time, on different threads, with a
-/// deadline that passes just then.
-TEST(context_race, of_handles_that_go) {
+/// The last handles of parents and children are destroyed at the same time, on different threads,
+/// while a deadline passes.
+TEST(context_race, of_the_destruction_of_handles) {
   runtime rt({.processors = 2});
   const as_default here(rt);
   const context_key<token> key;
@@ -160,8 +160,8 @@ TEST(context_race, of_handles_that_go) {
   EXPECT_TRUE(eventually([] { return token::alive() == 0; }));
 }
 
-/// Requests a stop on a second thread at about the moment of `drops` on this one, again and again:
-/// many times, or for as long as that takes on a busy machine.
+/// Requests a stop on a second thread at about the time of `drops` on this one, many times, or for
+/// as long as that takes on a busy machine.
 class duel {
  public:
   template <class Make, class Drops>
@@ -202,7 +202,7 @@ class duel {
 };
 
 /// The stop request finishes a context whose last handle is dropped at that moment. Its stop_token
-/// was asked for, so the request has a stop_source to tell at the end.
+/// was requested, so there is a stop_source to stop at the end.
 TEST(context_race, of_a_stop_request_with_the_last_handle) {
   duel().run(
       [](std::stop_token t) {
@@ -226,7 +226,7 @@ TEST(context_race, of_a_stop_request_with_the_last_child) {
       [](cancellable& child) { const cancellable dropped = std::move(child); });
 }
 
-/// The stop comes while the context is being made.
+/// The stop comes while the context is being created.
 TEST(context_race, of_a_stop_request_with_the_making_of_a_context) {
   duel().run([](std::stop_token t) { return t; },
              [](std::stop_token t) {

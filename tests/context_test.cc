@@ -1,6 +1,6 @@
-// Contexts: what is theirs alone. What they share with Go's is in conformance/context_test.cc,
-// waiting under one in under_test.cc, after_func in context_callback_test.cc, what they cost in
-// context_cost_test.cc, everybody at once in context_race_test.cc.
+// Contexts: what is specific to verge. Common behaviour with Go is in conformance/context_test.cc,
+// waiting under one in under_test.cc, after_func in context_callback_test.cc, costs in
+// context_cost_test.cc, races in context_race_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(context, can_be_cancelled_any_number_of_times_and_the_first_counts) {
   EXPECT_EQ(ctx.cause(), out_of_paper);
 }
 
-TEST(canceller, cancels_when_it_goes) {
+TEST(canceller, cancels_when_it_is_destroyed) {
   context kept;
   {
     auto [ctx, cancel] = with_cancel(background());
@@ -96,7 +96,7 @@ TEST(canceller, cancels_what_it_had_when_it_is_given_another) {
   cancel();  // nothing to cancel, nothing happens
 }
 
-TEST(canceller, lets_the_context_go_on_when_it_is_detached) {
+TEST(canceller, keeps_the_context_when_it_is_detached) {
   simulation sim;
   context ctx;
   {
@@ -109,7 +109,7 @@ TEST(canceller, lets_the_context_go_on_when_it_is_detached) {
   EXPECT_EQ(ctx.err(), context_errc::deadline_exceeded);
 }
 
-TEST(context, is_cancelled_when_nobody_holds_it_any_more) {
+TEST(context, is_cancelled_when_its_last_copy_is_destroyed) {
   simulation sim;
   cancellable made = with_timeout(background(), 1h);
   const auto done = made.ctx.done();
@@ -146,12 +146,12 @@ TEST(context_value, is_found_by_its_key_and_by_no_other) {
   EXPECT_EQ(background().value(user), nullptr);
   ASSERT_NE(d.value(user), nullptr);
   EXPECT_EQ(*d.value(user), "ann");
-  EXPECT_EQ(d.value(host), nullptr) << "of the same type, and another key";
+  EXPECT_EQ(d.value(host), nullptr) << "of the same type, but another key";
   EXPECT_EQ(*d.value(depth), 2) << "the last one counts";
   EXPECT_EQ(*c.value(depth), 1);
 }
 
-TEST(context_value, goes_when_the_last_context_that_has_it_goes) {
+TEST(context_value, is_destroyed_with_the_last_context_that_has_it) {
   const context_key<token> key;
   {
     auto [ctx, cancel] = with_cancel(with_value(background(), key, token(7)));
@@ -280,13 +280,13 @@ TEST(stop_token, that_is_stopped_makes_a_context_that_is_done) {
   EXPECT_TRUE(ctx.err());
 }
 
-TEST(stop_token, leaves_a_context_alone_that_has_gone) {
+TEST(stop_token, does_not_touch_a_context_that_was_freed) {
   std::stop_source source;
   { auto [ctx, cancel] = with_stop_token(background(), source.get_token()); }
   source.request_stop();
 }
 
-TEST(stop_token, goes_through_a_context_from_one_side_to_the_other) {
+TEST(stop_token, passes_a_stop_through_a_context) {
   std::stop_source source;
   auto [ctx, cancel] = with_stop_token(background(), source.get_token());
   std::jthread other([t = ctx.stop_token()] {

@@ -1,4 +1,4 @@
-// How many processors a runtime has by default: what the affinity mask and control groups allow.
+// The default number of processors: what the affinity mask and control groups allow.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(cpu_quota, is_rounded_up_to_whole_processors) {
   EXPECT_EQ(cpus_of_quota("100001\n", "100000\n"), 2u);
 }
 
-TEST(cpu_quota, is_none_where_the_text_has_none_or_makes_no_sense) {
+TEST(cpu_quota, is_absent_if_the_text_has_none_or_is_invalid) {
   for (const char* text : {"max 100000\n", "max", "", "\n", "100000", "100000 ", "100000 0\n",
                            "0 100000\n", "-5 100000\n", "x 100000\n", "100000 x\n", "1e5 100000\n",
                            "99999999999999999999999 100000\n"}) {
@@ -181,10 +181,10 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
-/// In a real group with half a processor, where one can be made.
+/// In a real group with half a processor, if one can be created.
 TEST(processors_by_default, are_one_in_a_control_group_with_half_a_processor) {
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "this sanitizer takes no new threads in the child of a fork";
+  GTEST_SKIP() << "this sanitizer supports no new threads in the child of a fork";
 #endif
   const auto groups =
       find_cpu_groups(contents("/proc/self/cgroup"), contents("/proc/self/mountinfo"));
@@ -208,7 +208,7 @@ TEST(processors_by_default, are_one_in_a_control_group_with_half_a_processor) {
     }
     std::filesystem::remove(path, error);
   }
-  if (made.empty()) GTEST_SKIP() << "no control group with a quota can be made here";
+  if (made.empty()) GTEST_SKIP() << "no control group with a quota can be created here";
 
   const pid_t pid = ::fork();
   if (pid == 0) {

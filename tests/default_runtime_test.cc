@@ -1,6 +1,6 @@
-// The default runtime: it begins by itself, ends with the program whatever is pending, and starts
-// anew in the child of a fork. Each test is a program of its own, for it is about beginnings and
-// ends.
+// The default runtime: it starts on first use, ends with the program whatever is pending, and
+// starts again in the child of a fork. Each test is a separate process, as it is about start and
+// end.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -27,7 +27,7 @@
 #include <support/scale.h>
 #include <support/thread_state.h>
 
-// A child of a program with threads is just what this is about; the sanitizer would end it.
+// The subject is the child of a program with threads; the sanitizer would end it.
 extern "C" const char* __tsan_default_options();  // NOLINT(bugprone-reserved-identifier)
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 
@@ -83,7 +83,7 @@ TEST_F(default_runtime_test, is_the_same_for_all_threads_that_use_it_first) {
       ExitedWithCode(3), "");
 }
 
-TEST_F(default_runtime_test, ends_at_exit_with_timers_pending_and_callbacks_at_work) {
+TEST_F(default_runtime_test, ends_at_exit_with_timers_pending_and_callbacks_running) {
   EXPECT_EXIT(
       {
         static std::atomic<int> calls{0};
@@ -92,7 +92,7 @@ TEST_F(default_runtime_test, ends_at_exit_with_timers_pending_and_callbacks_at_w
         after_func(1h, [] {}).detach();
         every(100us, [] {
           ++calls;
-          std::this_thread::sleep_for(200us);  // longer than a period: one is always at work
+          std::this_thread::sleep_for(200us);  // longer than a period: one is always running
         }).detach();
         static const auto t = every(50us, [] { ++ticks; });
         static const auto c = tick(10us);
@@ -142,7 +142,7 @@ TEST_F(default_runtime_test, does_not_destroy_the_task_that_ends_the_program) {
               ExitedWithCode(7), "");
 }
 
-TEST_F(default_runtime_test, ends_at_exit_though_callbacks_and_tasks_wait_for_ever) {
+TEST_F(default_runtime_test, ends_at_exit_though_callbacks_and_tasks_wait_forever) {
   EXPECT_EXIT(
       {
         static chan<int> never(0);
@@ -162,7 +162,7 @@ TEST_F(default_runtime_test, ends_at_exit_though_callbacks_and_tasks_wait_for_ev
       ExitedWithCode(8), "");
 }
 
-/// Of objects that go after it has ended: whether what they see stands still.
+/// For objects that are destroyed after it has ended: whether what they see does not change.
 struct sees_that_it_stands_still {
   std::atomic<long>& steps;
   ~sees_that_it_stands_still() {
@@ -172,7 +172,7 @@ struct sees_that_it_stands_still {
   }
 };
 
-TEST_F(default_runtime_test, lets_no_task_go_on_after_exit) {
+TEST_F(default_runtime_test, resumes_no_task_after_exit) {
   EXPECT_EXIT(
       {
         static std::atomic<long> steps{0};
@@ -196,7 +196,7 @@ TEST_F(default_runtime_test, lets_no_task_go_on_after_exit) {
       ExitedWithCode(11), "");
 }
 
-TEST_F(default_runtime_test, ends_at_exit_though_threads_of_its_start_tasks_as_they_end) {
+TEST_F(default_runtime_test, ends_at_exit_though_its_threads_start_tasks_as_they_end) {
   struct starts_a_task {
     int used = 0;
     ~starts_a_task() {
@@ -255,7 +255,7 @@ TEST_F(default_runtime_test, ends_at_exit_while_other_threads_use_its_timers) {
   }
 }
 
-TEST_F(default_runtime_test, says_that_it_has_ended_to_whoever_comes_too_late) {
+TEST_F(default_runtime_test, throws_that_it_has_ended_to_late_callers) {
   EXPECT_EXIT(
       {
         // Registered before the runtime begins, so called after it has ended.
@@ -273,7 +273,7 @@ TEST_F(default_runtime_test, says_that_it_has_ended_to_whoever_comes_too_late) {
       ExitedWithCode(7), "the default runtime has ended, for the program is exiting");
 }
 
-/// Runs `child` in the child of a fork; gives its exit code.
+/// Runs `child` in the child of a fork; returns its exit code.
 template <class F>
 int in_child(F child) {
   const pid_t pid = ::fork();
@@ -288,8 +288,8 @@ int in_child(F child) {
 
 TEST_F(default_runtime_test, in_the_child_of_a_fork_is_a_new_one_and_old_timers_are_lost) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  // The runtime of before the fork is leaked there, on purpose.
-  GTEST_SKIP() << "sanitizers take no new threads, or no leaks, in the child of a fork";
+  // The runtime from before the fork is leaked there, on purpose.
+  GTEST_SKIP() << "sanitizers support no new threads, or no leaks, in the child of a fork";
 #endif
   EXPECT_EXIT(
       {
@@ -322,18 +322,18 @@ TEST_F(default_runtime_test, in_the_child_of_a_fork_is_a_new_one_and_old_timers_
           if (fired != 0) std::_Exit(14);
           if (with_channel.c().try_recv()) std::_Exit(15);
           func = verge::timer();  // old handles can be destroyed
-          std::exit(20);          // and it ends as any other program does
+          std::exit(20);          // and it ends like any other program
         });
         std::fprintf(stderr, "the child said %d\n", code);
-        // The parent goes on as if nothing had been.
+        // The parent continues as if nothing had happened.
         exit_with(code == 20 && eventually([&] { return fired >= 3; }), 8);
       },
       ExitedWithCode(8), "the child said 20");
 }
 
-TEST_F(default_runtime_test, is_forked_while_its_threads_are_at_work) {
+TEST_F(default_runtime_test, is_forked_while_its_threads_are_running) {
 #if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a thread that is not there in the child may hold this sanitizer's locks";
+  GTEST_SKIP() << "a thread that does not exist in the child may hold this sanitizer's locks";
 #endif
   EXPECT_EXIT(
       {
@@ -353,10 +353,10 @@ TEST_F(default_runtime_test, is_forked_while_its_threads_are_at_work) {
       ExitedWithCode(8), "");
 }
 
-/// A fork waits for whoever has one of them: in the child nobody would let go of it.
+/// A fork waits for the holder of each: in the child no thread would release it.
 TEST_F(default_runtime_test, finds_the_locks_that_all_runtimes_share_free_in_the_child_of_a_fork) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "sanitizers take no new threads, or no leaks, in the child of a fork";
+  GTEST_SKIP() << "sanitizers support no new threads, or no leaks, in the child of a fork";
 #endif
   for (std::mutex* lock : {&detail::lock_of_schedulers(), &detail::clockwork::lock_of_all()}) {
     EXPECT_EXIT(
@@ -383,8 +383,8 @@ TEST_F(default_runtime_test, finds_the_locks_that_all_runtimes_share_free_in_the
   }
 }
 
-/// What a child does that was forked inside a callback or a task: timers, tasks and channels of a
-/// new runtime, and then it ends.
+/// The actions of a child that was forked inside a callback or a task: it uses timers, tasks and
+/// channels of a new runtime, and ends.
 [[noreturn]] void use_everything_and_exit(const clock::time_point& forked_at) {
   std::atomic<bool> fired{false};
   const auto t = after_func(10ms, [&] { fired = true; });
@@ -402,9 +402,9 @@ TEST_F(default_runtime_test, finds_the_locks_that_all_runtimes_share_free_in_the
   std::_Exit(20);
 }
 
-TEST_F(default_runtime_test, begins_anew_in_a_child_that_was_forked_inside_a_callback_or_a_task) {
+TEST_F(default_runtime_test, starts_again_in_a_child_that_was_forked_inside_a_callback_or_a_task) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "sanitizers take no new threads, or no leaks, in the child of a fork";
+  GTEST_SKIP() << "sanitizers support no new threads, or no leaks, in the child of a fork";
 #endif
   const auto fork_here = [] {
     const auto now = clock::now();
@@ -431,9 +431,9 @@ TEST_F(default_runtime_test, begins_anew_in_a_child_that_was_forked_inside_a_cal
       ExitedWithCode(20), "");
 }
 
-TEST_F(default_runtime_test, leaves_a_runtime_of_ones_own_behind_in_the_child) {
+TEST_F(default_runtime_test, leaks_an_explicit_runtime_in_the_child) {
 #if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a thread that is not there in the child may hold this sanitizer's locks";
+  GTEST_SKIP() << "a thread that does not exist in the child may hold this sanitizer's locks";
 #endif
   EXPECT_EXIT(
       {

@@ -1,7 +1,7 @@
-// One rule for handles that have nothing: they can be moved, assigned to, swapped, asked whether
-// they have something, and destroyed; and to cancel through one does nothing, as cancelling may be
-// done as often as one likes. Everything else throws std::logic_error, with a text that says what
-// to do. (Sockets give net_errc::closed, as they give all their errors: net_test.cc.)
+// One rule for empty handles: they can be moved, assigned to, swapped, tested and destroyed;
+// cancelling through one does nothing, as cancelling is allowed any number of times. Everything
+// else throws std::logic_error, with a text that says what to do. (Sockets return net_errc::closed,
+// as all their errors are error codes: net_test.cc.)
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// The explorer itself: that it finds what it is there to find. Small programs with known faults,
-// and known numbers of schedules.
+// The explorer itself: small programs with known faults and known numbers of schedules.
 #include <explorer/explored.h>
 #include <explorer/explorer.h>
 #include <explorer/explorer_policy.h>
@@ -13,7 +12,7 @@
 namespace verge::test {
 namespace {
 
-/// Knows no timers; for programs of atomics and locks alone.
+/// Without timers; for programs with only atomics and locks.
 class nobody : public watcher {
  public:
   nobody() { watcher::now = this; }
@@ -58,7 +57,7 @@ TEST_F(explorer_test, bounds_the_number_of_preemptions) {
   };
   program_.bodies = {three_steps, three_steps};
   EXPECT_EQ(explorer_.explore(program_, 0).schedules, 2U);  // one after the other
-  // One preemption: after the first or second step of whoever begins.
+  // One preemption: after the first or second step of the first thread.
   EXPECT_EQ(explorer_.explore(program_, 1).schedules, 2U + 4U);
 }
 
@@ -111,7 +110,7 @@ TEST_F(explorer_test, finds_the_deadlock_of_two_locks_taken_in_two_orders) {
   EXPECT_FALSE(explorer_.explore(program_).failed);
 }
 
-TEST_F(explorer_test, a_thread_that_yields_waits_for_a_write_and_no_longer) {
+TEST_F(explorer_test, a_thread_that_yields_waits_until_a_write) {
   explored_atomic<std::int64_t> flag{0};
   explored_atomic<std::int64_t> other{0};
   program_.start = [&] { flag.reset(0); };
@@ -125,11 +124,11 @@ TEST_F(explorer_test, a_thread_that_yields_waits_for_a_write_and_no_longer) {
                      }};
   const outcome r = explorer_.explore(program_);
   EXPECT_FALSE(r.failed);
-  // Its first look comes before, between or after the three steps; a second one only at the end.
+  // Its first read is before, between or after the three steps; a second one only at the end.
   EXPECT_EQ(r.schedules, 4U);
 }
 
-TEST_F(explorer_test, reports_threads_that_yield_to_each_other_for_ever) {
+TEST_F(explorer_test, reports_threads_that_yield_to_each_other_forever) {
   explored_atomic<std::int64_t> a{0};
   explored_atomic<std::int64_t> b{0};
   const auto await = [&](explored_atomic<std::int64_t>& x) {

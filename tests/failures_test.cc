@@ -1,7 +1,6 @@
-// A program's life in which a request for memory, a mapping, a thread or a descriptor fails: the
-// nth, and some after it, for every n that there is. What comes of it is an exception of the
-// documented kind, or nothing; and everything else works on. Each life is that of a process of its
-// own.
+// A process in which a request for memory, a mapping, a thread or a descriptor fails: the nth, and
+// some after it, for every n. The result is an exception of the documented kind, or nothing; and
+// everything else continues to work. Each life is a separate process.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -37,7 +36,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::resource;
 
-/// Failures that come up where there is no caller to throw to.
+/// Failures without a caller to throw to.
 std::atomic<int> others{0};
 void note_other(const std::exception_ptr& e) {
   try {
@@ -101,7 +100,7 @@ task<> use_tasks() {
   co_await recv(ctx.done());
 }
 
-/// On the default runtime, which there is from its first use to the end of the process.
+/// On the default runtime, which exists from its first use to the end of the process.
 void live_by_default() {
   use_timers();
   std::exception_ptr of_thread;
@@ -133,7 +132,7 @@ void live(engine e) {
   rt = std::make_unique<runtime>(
       runtime_options{.processors = 1, .engine = e, .on_exception = &note_other});
   std::atomic<bool> ended{false};
-  rt->spawn([&] {  // a runtime that a task of its own ends
+  rt->spawn([&] {  // a runtime that its own task destroys
       rt.reset();
       ended = true;
     })
@@ -166,7 +165,7 @@ int one_life(engine e, resource kind, long first, long in_a_row) {
     } catch (...) {
       std::_Exit(11);
     }
-    std::exit(reached ? how : not_reached);  // not _Exit: leaks are looked for at the end
+    std::exit(reached ? how : not_reached);  // not _Exit: leaks are checked at the end
   }
   int status = 0;
   ::waitpid(pid, &status, 0);
@@ -179,7 +178,7 @@ class a_life : public testing::TestWithParam<std::tuple<engine, long>> {
     const auto [e, in_a_row] = GetParam();
     int refusals = 0;
     int unharmed_lives = 0;
-    // All of them with the default engine; with each of the others every second one.
+    // All of them with the default engine; every second one with each of the others.
     const long step = e == engine::hybrid ? test::scale(1, 7) : test::scale(2, 14);
     for (long n = e != engine::hybrid && in_a_row > 1 ? 2 : 1;; n += step) {
       const int how = one_life(e, kind, n, in_a_row);
@@ -192,10 +191,10 @@ class a_life : public testing::TestWithParam<std::tuple<engine, long>> {
   }
 };
 
-TEST_P(a_life, goes_on_without_memory) { with_every_failure_of(resource::memory); }
-TEST_P(a_life, goes_on_without_mappings) { with_every_failure_of(resource::mapping); }
-TEST_P(a_life, goes_on_without_threads) { with_every_failure_of(resource::thread); }
-TEST_P(a_life, goes_on_without_descriptors) { with_every_failure_of(resource::descriptor); }
+TEST_P(a_life, continues_without_memory) { with_every_failure_of(resource::memory); }
+TEST_P(a_life, continues_without_mappings) { with_every_failure_of(resource::mapping); }
+TEST_P(a_life, continues_without_threads) { with_every_failure_of(resource::thread); }
+TEST_P(a_life, continues_without_descriptors) { with_every_failure_of(resource::descriptor); }
 
 INSTANTIATE_TEST_SUITE_P(engines, a_life,
                          testing::Combine(testing::ValuesIn(engines().begin(), engines().end()),

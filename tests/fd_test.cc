@@ -1,4 +1,4 @@
-// Any descriptor that can be waited for, through verge::fd.
+// Any pollable descriptor, through verge::fd.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -60,13 +60,13 @@ TEST_F(any_fd, a_full_pipe_makes_the_writer_wait) {
   EXPECT_TRUE(all == much);
 }
 
-TEST_F(any_fd, a_pipe_that_nobody_reads_is_an_error_and_no_signal) {
+TEST_F(any_fd, writing_to_a_pipe_without_readers_is_an_error_and_no_signal) {
   ASSERT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL) << "or the test would show nothing";
   auto [from, to] = make_pipe().or_throw();
   from.close();
-  EXPECT_EQ(to.write_all("anybody?").wait().error, std::errc::broken_pipe);
+  EXPECT_EQ(to.write_all("hello?").wait().error, std::errc::broken_pipe);
   auto in_task = rt.run(
-      [&t = to]() -> task<std::error_code> { co_return (co_await t.write_all("anybody?")).error; });
+      [&t = to]() -> task<std::error_code> { co_return (co_await t.write_all("hello?")).error; });
   EXPECT_EQ(in_task, std::errc::broken_pipe);
   sigset_t pending;
   sigpending(&pending);
@@ -113,7 +113,7 @@ TEST_F(any_fd, a_signalfd_turns_signals_into_reads) {
   pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
 }
 
-TEST_F(any_fd, readable_and_writable_tell_when_to_make_the_system_call_oneself) {
+TEST_F(any_fd, readable_and_writable_tell_when_to_make_a_system_call) {
   auto [from, to] = make_pipe().or_throw();
   EXPECT_FALSE(to.writable().wait());
   EXPECT_EQ(timeout(from.readable(), 5ms).wait(), net_errc::timed_out);
@@ -146,7 +146,7 @@ TEST_F(any_fd, deadlines_timeouts_and_cancellation_work_on_any) {
   EXPECT_EQ(from.read_some(part).wait().bytes, 1u);
 }
 
-TEST_F(any_fd, files_and_directories_are_refused_with_the_reason) {
+TEST_F(any_fd, files_and_directories_are_rejected_with_the_reason) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);
   const int number = ::fileno(file);
@@ -155,8 +155,8 @@ TEST_F(any_fd, files_and_directories_are_refused_with_the_reason) {
   EXPECT_EQ(refused.error, net_errc::not_pollable);
   EXPECT_EQ(refused.error, std::errc::operation_not_permitted) << "epoll's own answer";
   EXPECT_NE(refused.error.message().find("verge::blocking"), std::string::npos);
-  EXPECT_TRUE(is_open(number)) << "it is the caller's still";
-  EXPECT_EQ(::fcntl(number, F_GETFL), flags) << "and as it was";
+  EXPECT_TRUE(is_open(number)) << "the caller still owns it";
+  EXPECT_EQ(::fcntl(number, F_GETFL), flags) << "and it is unchanged";
   std::fclose(file);
 
   const int folder = ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -169,7 +169,7 @@ TEST_F(any_fd, files_and_directories_are_refused_with_the_reason) {
   ::close(null);
 }
 
-TEST_F(any_fd, numbers_that_are_not_open_are_refused) {
+TEST_F(any_fd, numbers_that_are_not_open_are_rejected) {
   EXPECT_EQ(fd::adopt(-1).error, std::errc::bad_file_descriptor);
   const int number = ::eventfd(0, EFD_CLOEXEC);
   ::close(number);
@@ -189,7 +189,7 @@ TEST_F(any_fd, the_number_is_closed_with_the_handle_or_before) {
     number = event.native_handle();
     EXPECT_TRUE(is_open(number));
     fd moved = std::move(event);
-    EXPECT_FALSE(event);
+    EXPECT_FALSE(event);  // NOLINT(bugprone-use-after-move): promised to be empty
     EXPECT_TRUE(is_open(number));
   }
   EXPECT_FALSE(is_open(number));
@@ -199,7 +199,7 @@ TEST_F(any_fd, the_number_is_closed_with_the_handle_or_before) {
   EXPECT_FALSE(is_open(number));
 }
 
-TEST(fd_in_simulated_time, is_refused_and_stays_the_callers) {
+TEST(fd_in_simulated_time, is_rejected_and_remains_owned_by_the_caller) {
   simulation sim;
   const int number = ::eventfd(0, EFD_CLOEXEC);
   EXPECT_EQ(fd::adopt(number).error, net_errc::simulated_time);

@@ -1,5 +1,5 @@
-// What belongs to a runtime from before a fork refuses to be used in the child: its threads do not
-// exist there. Each refusal is immediate; a child that blocks instead is ended by an alarm.
+// Using a runtime from before a fork throws in the child, where its threads do not exist. It throws
+// at once; a child that blocks instead is ended by an alarm.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -45,8 +45,7 @@ int in_child(F child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-/// The same after a second fork, with a session of its own: what daemon(3) does, and daemons do
-/// after it.
+/// The same after a second fork, in a new session: what daemon(3) does, and daemons do after it.
 template <class F>
 int in_daemon(F child) {
   return in_child([&] {
@@ -55,7 +54,7 @@ int in_daemon(F child) {
   });
 }
 
-/// Whether f throws the std::logic_error that a lost runtime throws.
+/// Returns whether f throws the std::logic_error of a lost runtime.
 template <class F>
 bool refuses(F f) {
   try {
@@ -71,7 +70,7 @@ class fork_of_a_running_runtime : public testing::Test {
  protected:
   void SetUp() override {
 #if defined(__SANITIZE_ADDRESS__)
-    GTEST_SKIP() << "a thread that is not there in the child may hold this sanitizer's locks";
+    GTEST_SKIP() << "a thread that does not exist in the child may hold this sanitizer's locks";
 #endif
   }
   static int rounds() { return test::scale(40, 10); }
@@ -106,7 +105,7 @@ TEST_F(fork_of_a_running_runtime, run_and_spawn_throw_in_the_child_every_time) {
   }
 }
 
-TEST_F(fork_of_a_running_runtime, a_kept_reference_to_the_default_runtime_throws_in_the_child) {
+TEST_F(fork_of_a_running_runtime, a_saved_reference_to_the_default_runtime_throws_in_the_child) {
   runtime& kept = default_runtime();
   make_busy(kept);
   for (int i = 0; i < rounds(); ++i) {
@@ -120,7 +119,7 @@ TEST_F(fork_of_a_running_runtime, a_kept_reference_to_the_default_runtime_throws
   }
 }
 
-TEST_F(fork_of_a_running_runtime, a_task_of_before_cannot_be_joined_unless_it_has_ended) {
+TEST_F(fork_of_a_running_runtime, an_earlier_task_cannot_be_joined_unless_it_has_ended) {
   runtime rt({.processors = 2});
   make_busy(rt);
   const chan<int> never(0);
@@ -146,8 +145,8 @@ TEST_F(fork_of_a_running_runtime, a_task_of_before_cannot_be_joined_unless_it_ha
   EXPECT_THROW(suspended.join(), cancelled);
 }
 
-/// The child hands a value to a coroutine that waits for it, and that no thread will resume.
-TEST_F(fork_of_a_running_runtime, a_send_to_a_task_of_before_returns_in_the_child) {
+/// The child sends a value to a waiting coroutine that no thread will resume.
+TEST_F(fork_of_a_running_runtime, a_send_to_an_earlier_task_returns_in_the_child) {
   runtime rt({.processors = 2});
   make_busy(rt);
   const chan<int> c(0);
@@ -194,7 +193,7 @@ TEST_F(fork_of_a_running_runtime, a_simulation_throws_in_the_child) {
 /// The right order: first become a daemon, then start a runtime.
 TEST(a_daemon, that_starts_its_runtime_after_the_fork_works) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "sanitizers take no new threads, or no leaks, in the child of a fork";
+  GTEST_SKIP() << "sanitizers support no new threads, or no leaks, in the child of a fork";
 #endif
   for (int i = 0; i < test::scale(10, 3); ++i) {
     EXPECT_EQ(in_daemon([] {

@@ -20,19 +20,19 @@ exploration explore_hybrid(const char* what, const scenarios& list, int preempti
                                               [](const auto& s) { return to_text(s); });
 }
 
-/// How timer 0 can be found.
+/// The states of timer 0.
 std::vector<hybrid_setup> starts() {
   return {
       {},                             // never started
       {.key = 90},                    // due
       {.key = 150},                   // not due
-      {.key = 150, .stopped = true},  // its entry is left, and comes up
+      {.key = 150, .stopped = true},  // its entry is left, and is reached
       {.key = 90, .stopped = true},   // its entry is left, and due
       {.key = 80, .when = 150, .stopped = true},
-      {.key = 80, .when = 150},           // put off: its entry comes up, and is moved
-      {.key = 80, .when = 90},            // put off, and due all the same
+      {.key = 80, .when = 150},           // postponed: its entry is reached and moved
+      {.key = 80, .when = 90},            // postponed, and still due
       {.key = 90, .period = 40},          // ticks
-      {.key = 150, .when = 90, .on = 0},  // two entries, one out of date
+      {.key = 150, .when = 90, .on = 0},  // two entries, one stale
       {.key = 90, .on = 1},
   };
 }
@@ -94,7 +94,7 @@ scenarios rows() {
   return list;
 }
 
-/// The handle goes, whatever else is going on.
+/// The handle is destroyed during any other operation.
 scenarios drops() {
   scenarios list;
   for (const auto& start : starts()) {
@@ -107,7 +107,7 @@ scenarios drops() {
   return list;
 }
 
-/// The node gets a new timer, whatever its last one has left behind.
+/// The node is reused for a new timer, whatever its last one left behind.
 scenarios lives() {
   scenarios list;
   const auto all = joined(handle_ops(), wheel_ops());
@@ -133,7 +133,7 @@ scenarios lives() {
   return list;
 }
 
-/// Timer 0 has company: what is due fires in order.
+/// Several timers: what is due fires in order.
 scenarios companies() {
   scenarios list;
   for (const auto& start : starts()) {
@@ -148,7 +148,7 @@ scenarios companies() {
   return list;
 }
 
-/// A ticker whose resets are kept apart by a lock: with the period that it has, and with another.
+/// A ticker whose resets are serialized by a lock: to its period, and to another.
 scenarios tickers() {
   scenarios list;
   std::vector<hybrid_op> resets;
@@ -183,7 +183,7 @@ scenarios tickers() {
   return list;
 }
 
-/// The runtime ends while others use the timer.
+/// The runtime ends while other threads use the timer.
 scenarios ends() {
   scenarios list;
   for (const auto& start : starts()) {
@@ -237,7 +237,7 @@ TEST_F(every_hybrid_schedule, of_two_operations_in_a_row_is_right) {
   is_right("rows", rows(), 3, 11);
 }
 
-TEST_F(every_hybrid_schedule, in_which_the_handle_goes_away_frees_the_timer_once) {
+TEST_F(every_hybrid_schedule, in_which_the_handle_is_destroyed_frees_the_timer_once) {
   is_right("drops", drops(), 3, 3);
 }
 
@@ -245,7 +245,7 @@ TEST_F(every_hybrid_schedule, in_which_a_node_gets_a_new_timer_is_right) {
   is_right("lives", lives(), 3, 3);
 }
 
-TEST_F(every_hybrid_schedule, of_timers_in_company_fires_them_in_order) {
+TEST_F(every_hybrid_schedule, of_several_timers_fires_them_in_order) {
   is_right("companies", companies(), 3, 11);
 }
 
@@ -253,7 +253,7 @@ TEST_F(every_hybrid_schedule, of_a_ticker_that_one_thread_resets_is_right) {
   is_right("tickers", tickers(), 3, 11);
 }
 
-TEST_F(every_hybrid_schedule, in_which_the_runtime_ends_takes_the_timer_off_once) {
+TEST_F(every_hybrid_schedule, in_which_the_runtime_ends_removes_the_timer_once) {
   is_right("ends", ends(), 2, 11);
 }
 
@@ -261,7 +261,7 @@ TEST_F(every_hybrid_schedule, in_which_a_poller_goes_to_sleep_wakes_it_in_time) 
   is_right("sleepers", sleepers(), 3, 11);
 }
 
-/// Each fault must be found, or the tests above are worth nothing.
+/// Each fault must be found, or the tests above prove nothing.
 class hybrid_faults : public every_hybrid_schedule {
  protected:
   /// Looks first where the fault would show.
@@ -271,23 +271,23 @@ class hybrid_faults : public every_hybrid_schedule {
     for (const scenarios& list : {pairs(), rows(), sleepers(), lives()}) {
       if (explore_hybrid<Mutation>("a fault", list, 3).failed) return;
     }
-    EXPECT_TRUE(explore_hybrid<Mutation>("a fault", triples(), 3).failed) << "nobody noticed";
+    EXPECT_TRUE(explore_hybrid<Mutation>("a fault", triples(), 3).failed) << "it was not found";
   }
 };
 
-TEST_F(hybrid_faults, a_reset_that_does_not_look_again_is_found) {
+TEST_F(hybrid_faults, a_reset_that_does_not_check_again_is_found) {
   is_found<hybrid_mutant::blind_hint>();
 }
-TEST_F(hybrid_faults, a_reset_of_a_ticker_that_does_not_look_again_is_found) {
+TEST_F(hybrid_faults, a_reset_of_a_ticker_that_does_not_check_again_is_found) {
   EXPECT_TRUE(explore_hybrid<hybrid_mutant::blind_hint>("a fault", tickers(), 3).failed);
 }
-TEST_F(hybrid_faults, a_reset_of_a_ticker_that_does_not_look_at_the_period_is_found) {
+TEST_F(hybrid_faults, a_reset_of_a_ticker_that_does_not_check_the_period_is_found) {
   EXPECT_TRUE(explore_hybrid<hybrid_mutant::keeps_period>("a fault", tickers(), 3).failed);
 }
-TEST_F(hybrid_faults, an_end_that_takes_off_what_somebody_has_stopped_meanwhile_is_found) {
+TEST_F(hybrid_faults, an_end_that_removes_a_concurrently_stopped_timer_is_found) {
   EXPECT_TRUE(explore_hybrid<hybrid_mutant::ends_what_it_saw>("a fault", ends(), 3).failed);
 }
-TEST_F(hybrid_faults, a_stop_that_ignores_who_is_entering_is_found) {
+TEST_F(hybrid_faults, a_stop_that_ignores_entering_is_found) {
   is_found<hybrid_mutant::stop_ignores_enter>();
 }
 TEST_F(hybrid_faults, an_entry_that_is_moved_without_entering_is_found) {
@@ -296,16 +296,16 @@ TEST_F(hybrid_faults, an_entry_that_is_moved_without_entering_is_found) {
 TEST_F(hybrid_faults, a_firing_of_what_is_no_longer_due_is_found) {
   is_found<hybrid_mutant::fires_what_it_saw>();
 }
-TEST_F(hybrid_faults, a_first_timer_that_wakes_nobody_is_found) {
+TEST_F(hybrid_faults, an_earliest_timer_that_wakes_no_thread_is_found) {
   is_found<hybrid_mutant::no_wake>(sleepers());
 }
 TEST_F(hybrid_faults, an_entry_for_the_time_that_was_replaced_is_found) {
   is_found<hybrid_mutant::leaves_late>();
 }
-TEST_F(hybrid_faults, an_entry_that_is_dropped_without_the_words_knowing_is_found) {
+TEST_F(hybrid_faults, an_entry_that_is_dropped_without_changing_the_word_is_found) {
   is_found<hybrid_mutant::drops_in_silence>();
 }
-TEST_F(hybrid_faults, a_timer_that_goes_on_with_an_entry_that_is_too_late_is_found) {
+TEST_F(hybrid_faults, a_timer_that_reuses_an_entry_that_is_too_late_is_found) {
   is_found<hybrid_mutant::reuses_any_entry>();
 }
 

@@ -47,7 +47,7 @@ class hybrid_engine : public testing::Test, public lone_engine {
     now_ = when;
     check();
   }
-  /// What counts in `fired` does so for the n-th time when it is due, and not a nanosecond earlier.
+  /// Checks that `fired` counts the n-th firing when it is due, and not a nanosecond earlier.
   void fires_at(std::int64_t due, const int& fired, int n) {
     check_at(due - 1);
     EXPECT_EQ(fired, n - 1);
@@ -60,7 +60,7 @@ class hybrid_engine : public testing::Test, public lone_engine {
   std::vector<std::int64_t> woken_for_;
 };
 
-TEST_F(hybrid_engine, wakes_the_poller_for_what_comes_first_and_for_nothing_else) {
+TEST_F(hybrid_engine, wakes_the_poller_only_for_an_earliest_timer) {
   timer_node& a = start(10 * second, [] {});
   timer_node& b = start(20 * second, [] {});
   EXPECT_EQ(woken_for_, (std::vector{now_ + 10 * second}));
@@ -88,7 +88,7 @@ TEST_F(hybrid_engine, needs_no_new_entry_for_a_time_that_the_old_one_covers) {
   detail::destroy_timer(t);
 }
 
-TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_the_period_it_has) {
+TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_its_period) {
   constexpr auto skip = static_cast<std::uint8_t>(missed_ticks::skip);
   timer_node& t = *detail::start_ticker(timers(), 10 * second, skip);
   auto ticks = detail::channel_of(&t);
@@ -98,7 +98,7 @@ TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_the_perio
   }
   EXPECT_EQ(counts().live, 1U);
   EXPECT_EQ(counts().deleted, 0U);
-  EXPECT_EQ(check(), 0U) << "its entry has come up long since, and is moved";
+  EXPECT_EQ(check(), 0U) << "its entry was reached long ago, and is moved";
   now_ += 10 * second;
   EXPECT_EQ(check(), 1U);
   EXPECT_TRUE(ticks.try_recv());
@@ -114,7 +114,7 @@ TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_the_perio
   detail::destroy_timer(t);
 }
 
-TEST_F(hybrid_engine, goes_on_with_the_entry_that_a_stopped_timer_left_behind) {
+TEST_F(hybrid_engine, reuses_the_entry_that_a_stopped_timer_left_behind) {
   timer_node* t = &start(10 * second, [] {});
   for (int i = 0; i < 1000; ++i) {
     detail::destroy_timer(*t);
@@ -127,7 +127,7 @@ TEST_F(hybrid_engine, goes_on_with_the_entry_that_a_stopped_timer_left_behind) {
   EXPECT_EQ(counts().deleted, 1U);
   EXPECT_FALSE(detail::reset_timer_after(t, 20 * second));
   EXPECT_EQ(counts().deleted, 0U);
-  EXPECT_EQ(woken_for_.size(), 1U) << "nobody is woken for what an entry covers";
+  EXPECT_EQ(woken_for_.size(), 1U) << "no wake-up for what an entry covers";
   detail::stop_timer(t);
   EXPECT_FALSE(detail::reset_timer_after(t, 5 * second)) << "earlier than the entry";
   EXPECT_EQ(counts().deleted, 1U);
@@ -135,13 +135,13 @@ TEST_F(hybrid_engine, goes_on_with_the_entry_that_a_stopped_timer_left_behind) {
   detail::destroy_timer(*t);
 }
 
-/// A timer's entries are told apart by 14 bits. Here one has 40,000 of them at the same time.
-TEST_F(hybrid_engine, fires_once_though_its_tokens_have_come_round) {
-  std::vector<timer_node*> others;  // so many that nothing is swept
+/// A timer's entries are distinguished by 14 bits. Here a timer has 40,000 of them at once.
+TEST_F(hybrid_engine, fires_once_though_its_tokens_have_wrapped_around) {
+  std::vector<timer_node*> others;  // enough that nothing is swept
   for (int i = 0; i < 100'000; ++i) others.push_back(&start(2000 * second, [] {}));
   int fired = 0;
   timer_node& t = start(1000 * second, [&] { ++fired; });
-  // A ticker gets a new entry whenever it is reset; then it is to fire once.
+  // A ticker gets a new entry whenever it is reset; then it must fire once.
   for (int i = 1; i <= 40'000; ++i) detail::reset_ticker(&t, 1000 * second - i * 17 * ms);
   detail::reset_timer_after(&t, 320 * second);
   ASSERT_GE(counts().deleted, 40'000U);
@@ -159,9 +159,9 @@ TEST_F(hybrid_engine, fires_once_though_its_tokens_have_come_round) {
   for (timer_node* o : others) detail::destroy_timer(*o);
 }
 
-/// A timer remembers where its entry is by 18 bits: those of a time and of one 73 minutes later are
-/// the same. Whatever it is reset to, it goes on with no entry that is later than that.
-TEST_F(hybrid_engine, fires_in_time_though_what_it_knows_of_its_entry_has_come_round) {
+/// A timer has an 18-bit hint of its entry's key: a time and one 73 minutes later have the same
+/// hint. Whatever it is reset to, it must not reuse an entry that is later than that.
+TEST_F(hybrid_engine, fires_in_time_though_the_hint_has_wrapped_around) {
   constexpr std::int64_t unit = std::int64_t{1} << detail::hybrid_tag::unit_bits;
   constexpr std::int64_t turn = unit << detail::hybrid_tag::hint_bits;
   std::mt19937_64 random(1);
@@ -255,7 +255,7 @@ TEST_F(hybrid_engine, keeps_its_memory_in_proportion_to_live_timers) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
-TEST_F(hybrid_engine, forgets_what_is_stopped_by_a_thread_that_starts_nothing) {
+TEST_F(hybrid_engine, sweeps_what_is_stopped_by_a_thread_that_starts_nothing) {
   std::vector<timer_node*> all;
   for (int i = 0; i < 100'000; ++i) all.push_back(&start(second + i * 1000, [] {}));
   std::thread([&] {
@@ -286,12 +286,13 @@ TEST(hybrid_looks, fetch_no_more_lines_per_stop_however_many_processors_there_ar
   EXPECT_LE(hybrid::stops_per_look(256, 256) * 8, 128u << 10) << "bytes of entries for each thread";
 }
 
-TEST_F(hybrid_engine, looks_for_what_is_out_of_date_less_often_on_many_processors) {
+TEST_F(hybrid_engine, checks_for_stale_entries_less_often_on_many_processors) {
   constexpr unsigned processors = 64;
   engine().grow(processors);
   const std::uint64_t interval =
       detail::hybrid::stops_per_look(detail::thread_slots_used() + 1, processors);
-  // Nearly all of them are stopped before it looks, so that any earlier look would begin to sweep.
+  // Nearly all of them are stopped before it checks, so that any earlier check would begin to
+  // sweep.
   std::vector<timer_node*> all;
   for (std::uint64_t i = 0; i < interval + 200; ++i) all.push_back(&start(second, [] {}));
   std::size_t stopped = 0;
@@ -299,13 +300,13 @@ TEST_F(hybrid_engine, looks_for_what_is_out_of_date_less_often_on_many_processor
     for (; stopped < n; ++stopped) detail::stop_timer(all[stopped]);
   };
   stop_until(interval - 64);
-  EXPECT_EQ(counts().deleted, interval - 64) << "it has not looked yet";
+  EXPECT_EQ(counts().deleted, interval - 64) << "it has not checked yet";
   stop_until(all.size());
   EXPECT_LT(counts().deleted, 2000U) << "it has, and swept";
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
-TEST_F(hybrid_engine, does_a_bounded_piece_of_work_at_a_time) {
+TEST_F(hybrid_engine, does_a_bounded_amount_of_work_at_a_time) {
   constexpr int many = 100'000;
   int fired = 0;
   std::vector<timer_node*> all;
@@ -343,7 +344,7 @@ TEST_F(hybrid_engine, moves_all_timers_of_a_processor) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
-/// Everything that handles do, on both processors, against a sorted map.
+/// All operations of handles, on both processors, against a sorted map.
 class hybrid_model : public hybrid_engine {
  protected:
   struct timer {

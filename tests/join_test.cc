@@ -1,4 +1,4 @@
-// When a task has ended: after all of its code, wherever that runs.
+// A task has ended after all of its code has run, on any thread.
 
 #include <gtest/gtest.h>
 #include <verge/chan.h>
@@ -18,7 +18,8 @@ namespace {
 using namespace std::chrono_literals;
 using test::eventually;
 
-/// Receives, and stays in the coroutine's code for a while after another thread could resume it.
+/// Receives, and stays in the coroutine's code for a while when another thread could already resume
+/// it.
 class lingering_receive {
  public:
   lingering_receive(const chan<int>& c, std::atomic<bool>& lingers, const std::atomic<bool>& leave)
@@ -26,7 +27,7 @@ class lingering_receive {
 
   bool await_ready() const { return receive_.await_ready(); }
   bool await_suspend(std::coroutine_handle<> h) {
-    std::atomic<bool>& lingers = lingers_;  // this may be destroyed once the coroutine can go on
+    std::atomic<bool>& lingers = lingers_;  // this may be destroyed once the coroutine can resume
     const std::atomic<bool>& leave = leave_;
     const bool suspended = receive_.await_suspend(h);
     lingers = true;

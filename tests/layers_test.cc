@@ -78,7 +78,7 @@ std::vector<std::string> faults_of(std::istream& source, const std::string& name
   return faults;
 }
 
-/// Folders from which a walk along the table comes back to them.
+/// Folders that can reach themselves along the table.
 std::vector<std::string> in_cycles(const layers& table) {
   std::vector<std::string> found;
   for (const auto& start : table) {
@@ -129,7 +129,7 @@ TEST(layers, of_the_table_are_the_folders_of_the_tree) {
   EXPECT_THAT(there, testing::UnorderedElementsAreArray(told));
 }
 
-// The checks above would be worth nothing if these could not fail.
+// The checks above must be able to fail.
 
 TEST(layers_check, names_file_and_line_of_an_include_that_is_not_in_the_table) {
   std::istringstream document("| `src/low/` | . | |\n| `src/high/` | . | low |\n");

@@ -1,5 +1,5 @@
-// What a ticker does with ticks that nobody takes in time: the three policies, as drawn in
-// verge/time.h, to the nanosecond.
+// What a ticker does with ticks that are not received in time: the three policies, as drawn in
+// verge/time.h, exact to the nanosecond.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ class missed_ticks_test : public testing::Test {
     return std::chrono::duration_cast<milliseconds>(t - start_).count();
   }
   std::size_t timers_in_use() { return detail::scheduler_of(sim_).timers().memory().nodes_live; }
-  /// The drawing: every 10, the first tick is taken at once, and nobody receives until 34.
+  /// The drawing: every 10, the first tick is received at once, and no other until 34.
   void draw(missed_ticks policy, int after_34) {
     const ticker tk(10ms, policy);
     receive(tk.c(), 1);
@@ -81,7 +81,7 @@ TEST_F(missed_ticks_test, burst_delivers_every_tick_late_ones_at_once) {
   EXPECT_EQ(seen_, (drawing{{10, 10}, {34, 20}, {34, 30}, {40, 40}, {50, 50}}));
 }
 
-TEST_F(missed_ticks_test, delay_goes_on_a_full_period_after_the_late_tick_was_taken) {
+TEST_F(missed_ticks_test, delay_continues_a_full_period_after_the_late_tick_is_received) {
   draw(missed_ticks::delay, 3);
   EXPECT_EQ(seen_, (drawing{{10, 10}, {34, 20}, {44, 44}, {54, 54}}));
 }
@@ -99,7 +99,7 @@ TEST_F(missed_ticks_test, a_long_burst_loses_nothing) {
   EXPECT_EQ(seen_, (drawing{{10'001, 10'001}}));
 }
 
-TEST_F(missed_ticks_test, several_who_wait_share_the_ticks_of_any_policy) {
+TEST_F(missed_ticks_test, several_receivers_share_the_ticks_of_any_policy) {
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
     const ticker tk(10ms, policy);
     std::vector<join_handle<time_point>> waiting;
@@ -152,7 +152,8 @@ TEST_F(missed_ticks_test, a_channel_that_outlives_its_ticker_delivers_nothing_mo
   }
 }
 
-TEST_F(missed_ticks_test, a_ticker_without_a_handle_goes_on_though_nobody_took_its_ticks_in_time) {
+TEST_F(missed_ticks_test,
+       a_ticker_without_a_handle_continues_though_its_ticks_were_not_received_in_time) {
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
     ticker tk(10ms, policy);
     const auto c = tk.c();
@@ -164,8 +165,9 @@ TEST_F(missed_ticks_test, a_ticker_without_a_handle_goes_on_though_nobody_took_i
   }
 }
 
-/// As with tick(). Whichever goes last, the handle or the receivers, and also if a tick waits.
-TEST_F(missed_ticks_test, a_ticker_without_a_handle_ends_when_nobody_can_receive_from_it) {
+/// As with tick(). Whichever is destroyed last, the handle or the receivers, and also if a tick is
+/// unreceived.
+TEST_F(missed_ticks_test, a_ticker_without_a_handle_ends_with_its_last_receiver) {
   const std::size_t before = timers_in_use();
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
     for (const bool a_tick_waits : {false, true}) {
@@ -217,7 +219,7 @@ TEST_F(missed_calls, burst_calls_for_each) {
   EXPECT_EQ(calls(missed_ticks::burst), (times{10, 34, 34, 40, 50}));
 }
 
-TEST_F(missed_calls, delay_goes_on_a_full_period_after_the_late_call_has_begun) {
+TEST_F(missed_calls, delay_continues_a_full_period_after_the_late_call_has_begun) {
   EXPECT_EQ(calls(missed_ticks::delay), (times{10, 34, 44, 54}));
 }
 
@@ -283,7 +285,7 @@ TEST_F(missed_calls, reset_drops_the_ticks_that_waited_and_begins_a_new_grid) {
   }
 }
 
-TEST_F(missed_calls, of_a_ticker_that_was_detached_go_on) {
+TEST_F(missed_calls, of_a_detached_ticker_continue) {
   std::array<int, 3> called{};
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
     every(
@@ -294,13 +296,13 @@ TEST_F(missed_calls, of_a_ticker_that_was_detached_go_on) {
   EXPECT_EQ(called, (std::array{10, 10, 10}));
 }
 
-TEST_F(missed_calls, a_policy_that_there_is_not_is_refused) {
+TEST_F(missed_calls, an_unknown_policy_is_rejected) {
   EXPECT_THROW(static_cast<void>(every(
                    1ms, [] {}, static_cast<missed_ticks>(3))),
                std::invalid_argument);
 }
 
-/// Takes one timer, and has no memory to start it again.
+/// Accepts one timer, and has no memory to restart it.
 class engine_without_memory final : public test::fake_engine {
  public:
   void start(detail::timer_node& t, std::int64_t when, std::int64_t) override {
@@ -320,8 +322,8 @@ class engine_without_memory final : public test::fake_engine {
   detail::timer_node* waits_{nullptr};
 };
 
-/// By the runtime's handler, which is the user's and may use the very channel.
-TEST(a_ticker_that_cannot_go_on_for_lack_of_memory, says_so_where_nothing_is_locked) {
+/// By the runtime's handler, which is user code and may use the same channel.
+TEST(a_ticker_that_cannot_continue_for_lack_of_memory, reports_it_without_a_lock) {
   for (const bool somebody_waits : {false, true}) {
     receiver<time_point> c;
     std::atomic<int> said{0};
@@ -353,7 +355,7 @@ TEST(a_ticker_that_cannot_go_on_for_lack_of_memory, says_so_where_nothing_is_loc
   }
 }
 
-TEST(a_delayed_ticker_that_cannot_go_on_for_lack_of_memory, makes_its_call_and_says_so) {
+TEST(a_delayed_ticker_that_cannot_continue_for_lack_of_memory, makes_its_call_and_reports_it) {
   std::atomic<int> said{0};
   std::atomic<int> called{0};
   test::clockwork_on<engine_without_memory> clockwork(1, [&](const std::exception_ptr& e) {

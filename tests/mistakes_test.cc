@@ -1,6 +1,6 @@
-// Mistakes in the use of the library that a compiler can find, and what it says about them. The
-// files in mistakes/ are compiled; in each, a line with a comment "warning: TEXT" or "error: TEXT"
-// must give exactly one such message, with that text in it, and no other line any.
+// Mistakes in the use of the library that a compiler finds, and its messages. The files in
+// mistakes/ are compiled; in each, a line with a comment "warning: TEXT" or "error: TEXT" must give
+// exactly one such message, with that text in it, and no other line any.
 
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ std::vector<std::string> compile(const std::filesystem::path& file) {
   return lines;
 }
 
-/// The messages of that kind. One inside of a header is about the user's line that "required" it.
+/// The messages of that kind. One inside a header belongs to the user's line that "required" it.
 messages given(const std::vector<std::string>& said, const std::string& file,
                const std::string& kind) {
   const std::regex place(".*" + file + R"(:(\d+):\d+: (.*))");
@@ -80,7 +80,7 @@ void expect_just_these(const std::string& file, const std::string& kind) {
   }
   for (const auto& [line, text] : got)
     EXPECT_EQ(wanted.count(line), 1u) << file << ':' << line << " gives: " << text;
-  // With the lines that say where, and quote the source.
+  // Including the lines that give the location and quote the source.
   EXPECT_LE(said.size(), wanted.size() * 14) << "lines in all, for that many messages";
 }
 

@@ -1,4 +1,4 @@
-// What the system monitor mends, and that it has nothing to mend where the others do their part.
+// What the system monitor repairs, and that there is nothing to repair otherwise.
 
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
@@ -35,7 +35,7 @@ bool eventually_polls_until(const detail::live_scheduler& s, std::int64_t when) 
   return eventually([&] { return s.polls_until() == when; });
 }
 
-/// Whosever timer is first, whichever processor the one that polls had.
+/// Whichever processor has the first timer, and whichever the polling thread had.
 TEST(the_poll, is_bounded_by_the_earliest_timer_of_all_processors) {
   constexpr unsigned processors = 4;
   fake_clockwork fake(processors);
@@ -63,11 +63,11 @@ TEST(the_monitor, wakes_a_poller_that_sleeps_past_a_timer) {
   ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
   ASSERT_EQ(fake.scheduler().poll_rescues(), 0u);
 
-  // A worker that is on its way to sleep may see the timer, so until nobody has.
+  // A worker that is about to sleep may see the timer, so repeat until none has.
   int timers = 0;
   bool all_ran = true;
   EXPECT_TRUE(eventually([&] {
-    fake.engine().set(0, detail::true_now());  // and nobody is told
+    fake.engine().set(0, detail::true_now());  // and no thread is told
     ++timers;
     all_ran = eventually([&] { return fake.engine().ran() == timers; });
     return !all_ran || fake.scheduler().poll_rescues() != 0;
@@ -76,7 +76,7 @@ TEST(the_monitor, wakes_a_poller_that_sleeps_past_a_timer) {
   EXPECT_LE(fake.scheduler().poll_rescues(), static_cast<std::uint64_t>(timers)) << "each once";
 }
 
-/// Keeps the thread that polls busy with an event, until the test lets it go on.
+/// Keeps the polling thread busy with an event, until the test releases it.
 class slow_source : private detail::poller::source {
  public:
   explicit slow_source(detail::poller& p)
@@ -104,9 +104,9 @@ class slow_source : private detail::poller::source {
   blockers stay_;
 };
 
-/// On a machine under load the thread that polls is woken long before it runs. It does not sleep
-/// past the timer, however often the monitor finds the timer overdue meanwhile.
-TEST(the_monitor, counts_no_poller_that_was_woken_and_has_yet_to_run) {
+/// On a loaded machine the polling thread is woken long before it runs. It does not sleep past the
+/// timer, however often the monitor finds the timer overdue meanwhile.
+TEST(the_monitor, does_not_count_a_poller_that_was_woken_and_has_not_run_yet) {
   fake_clockwork fake(2);
   slow_source source(*fake.scheduler().net());
   ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
@@ -134,12 +134,12 @@ TEST(the_monitor, counts_no_poller_that_was_woken_and_has_yet_to_run) {
   EXPECT_EQ(fake.scheduler().poll_rescues(), 0u);
 }
 
-/// Nobody else does: a processor that is stuck in a task does not come to the poller.
+/// No other thread does: a processor that is stuck in a task does not poll.
 TEST(the_monitor, polls_the_network_while_all_are_busy) {
   runtime rt({.processors = 1});
   as_default here(rt);
   auto& scheduler = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
-  scheduler.limit_spares(0);  // one might come up, and would poll
+  scheduler.limit_spares(0);  // one might start, and would poll
   auto [from, to] = make_pipe().or_throw();
   auto reader = rt.spawn([&in = from]() -> task<std::size_t> {
     std::array<char, 8> text;
@@ -149,7 +149,7 @@ TEST(the_monitor, polls_the_network_while_all_are_busy) {
   blockers busy;
   rt.spawn(busy.block()).detach();
   ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
-  // A thread that sleeps there since before is got out, and finds no processor to come back from.
+  // A thread that already sleeps there is woken, and finds no processor to acquire.
   std::chrono::seconds earlier = 1000h;
   verge::timer breaks = after_func(earlier, [] {});
   EXPECT_TRUE(eventually([&] {
@@ -160,7 +160,7 @@ TEST(the_monitor, polls_the_network_while_all_are_busy) {
   const auto events = [&] { return scheduler.net()->statistics().source_events; };
   const std::uint64_t before = events();
   EXPECT_TRUE(to.write_all("hello").wait());
-  EXPECT_TRUE(eventually([&] { return events() > before; })) << "found by nobody";
+  EXPECT_TRUE(eventually([&] { return events() > before; })) << "not found";
   busy.release();
   EXPECT_EQ(reader.join(), 5u);
 }

@@ -1,4 +1,4 @@
-// Sockets other than TCP's: datagrams, unix sockets; and addresses.
+// Sockets other than TCP: datagrams, Unix sockets; and addresses.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 
 // ---- Datagrams
 
-TEST_F(net, datagrams_come_whole_and_say_from_whom) {
+TEST_F(net, datagrams_arrive_whole_with_their_sender) {
   for (const endpoint& here : {endpoint::loopback(0), endpoint::loopback_v6(0)}) {
     rt.run([&]() -> task<> {
       auto a = udp_socket::bind(here).or_throw();
@@ -32,7 +32,7 @@ TEST_F(net, datagrams_come_whole_and_say_from_whom) {
       EXPECT_EQ(got.from, a.local().or_throw());
       EXPECT_FALSE(got.truncated);
       got = co_await b.receive(bytes);
-      EXPECT_TRUE(got) << "nothing in it is no end";
+      EXPECT_TRUE(got) << "an empty datagram is not the end";
       EXPECT_EQ(got.bytes, 0u);
       got = co_await b.receive(buffer(bytes.data(), 3));
       EXPECT_TRUE(got.truncated);
@@ -86,7 +86,7 @@ TEST_F(net, several_may_receive_at_once) {
 
 // ---- Unix sockets
 
-/// A name for a unix socket that nobody else has.
+/// A unique name for a Unix socket.
 class scratch_path {
  public:
   scratch_path() {
@@ -126,7 +126,7 @@ TEST_F(net, unix_sockets_connect_by_path_and_clean_up_behind_themselves) {
     auto listener = unix_listener::listen(path.at()).or_throw();
     auto moved = std::move(listener);
     listener = unix_listener();
-    EXPECT_TRUE(path.exists()) << "it belongs to the one it was moved to";
+    EXPECT_TRUE(path.exists()) << "the moved-to object owns it";
   }
   EXPECT_FALSE(path.exists());
 }
@@ -177,7 +177,7 @@ TEST(endpoint, is_written_as_it_is_read) {
   EXPECT_FALSE(endpoint::loopback(1) == endpoint::loopback(2));
 }
 
-TEST(endpoint, text_that_is_no_address_is_refused) {
+TEST(endpoint, invalid_text_is_rejected) {
   for (const char* s :
        {"", "localhost:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
         "127.0.0.1:80x", "1.2.3:80", "[::1:80", "[::1]80", "[::1%eth]:80", "[]:80", ":80",

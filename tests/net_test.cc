@@ -1,6 +1,5 @@
-// Connections: bytes, closing, and what becomes of them with their runtime. What goes wrong on them
-// and who may wait with whom is in net_waiting_test.cc, other sockets in net_kinds_test.cc,
-// deadlines in conformance/net_test.cc.
+// Connections: bytes, closing, and the end of their runtime. Errors and concurrent waits are in
+// net_waiting_test.cc, other sockets in net_kinds_test.cc, deadlines in conformance/net_test.cc.
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -83,7 +82,9 @@ TEST_F(net, plain_threads_use_it_with_wait) {
 }
 
 TEST_F(net, more_than_fits_into_the_kernel_arrives_whole_and_in_order) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   std::string sent(scale<std::size_t>(16, 2) << 20, '\0');
   for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 31 / 7);
   auto writer = rt.spawn([&]() -> task<io_result> { co_return co_await near.write_all(sent); });
@@ -96,7 +97,9 @@ TEST_F(net, more_than_fits_into_the_kernel_arrives_whole_and_in_order) {
 }
 
 TEST_F(net, a_read_that_stops_half_way_says_how_far_it_came) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   rt.run([&]() -> task<> {
     co_await near.write_all("half");
     near.shutdown_write();
@@ -109,7 +112,9 @@ TEST_F(net, a_read_that_stops_half_way_says_how_far_it_came) {
 }
 
 TEST_F(net, half_a_connection_can_be_closed_and_the_other_half_used) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   rt.run([&]() -> task<> {
     bytes64 bytes;
     co_await near.write_all("request");
@@ -129,7 +134,7 @@ TEST_F(net, small_writes_are_sent_at_once_until_set_no_delay_says_false) {
     EXPECT_EQ(::getsockopt(c.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
     return on != 0;
   };
-  EXPECT_TRUE(no_delay(client) && no_delay(server)) << "as it is to begin with";
+  EXPECT_TRUE(no_delay(client) && no_delay(server)) << "the initial setting";
   EXPECT_FALSE(client.set_no_delay(false));
   EXPECT_FALSE(no_delay(client));
   EXPECT_FALSE(client.set_no_delay(true));
@@ -137,7 +142,8 @@ TEST_F(net, small_writes_are_sent_at_once_until_set_no_delay_says_false) {
 }
 
 TEST_F(net, an_empty_buffer_is_done_at_once) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
   rt.run([&]() -> task<> {
     EXPECT_EQ((co_await near.read_some(buffer(nullptr, 0))).or_throw(), 0u);
     EXPECT_EQ((co_await near.read_full(buffer(nullptr, 0))).or_throw(), 0u);
@@ -145,7 +151,7 @@ TEST_F(net, an_empty_buffer_is_done_at_once) {
   });
 }
 
-// A message and the end of the stream may come as one event; the end must be seen all the same.
+// A message and the end of the stream may come as one event; the end must still be seen.
 TEST_F(net, the_end_right_behind_a_message_is_not_missed) {
   for (int i = 0; i < scale(2000, 200); ++i) {
     auto [near, far] = connect();
@@ -207,9 +213,11 @@ TEST_F(net, many_connections_echo_at_once) {
 }
 
 TEST_F(net, operations_allocate_nothing) {
-  auto [near, far] = connect();
-  far.set_read_deadline(clock::now() + 1h);  // its timer is made here
-  // The runtime may start a thread meanwhile, and that allocates; not every time, though.
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
+  far.set_read_deadline(clock::now() + 1h);  // its timer is created here
+  // The runtime may start a thread meanwhile, which allocates; but not every time.
   std::size_t least = SIZE_MAX;
   for (int round = 0; round < 20 && least != 0; ++round) {
     const auto made = rt.run([&]() -> task<std::size_t> {
@@ -229,7 +237,7 @@ TEST_F(net, operations_allocate_nothing) {
 
 // ---- Closing
 
-TEST_F(net, closing_ends_whatever_waits) {
+TEST_F(net, closing_ends_all_waits) {
   auto [near, far] = connect();
   auto listener = rt.run([]() -> task<tcp_listener> {
     co_return tcp_listener::listen(endpoint::loopback(0)).or_throw();
@@ -254,7 +262,7 @@ TEST_F(net, closing_ends_whatever_waits) {
   EXPECT_EQ(acceptor.join(), net_errc::closed);
 }
 
-TEST_F(net, what_is_closed_stays_closed_and_says_so) {
+TEST_F(net, operations_on_a_closed_connection_fail_with_closed) {
   auto [near, far] = connect();
   EXPECT_FALSE(near.close());
   EXPECT_EQ(near.close(), net_errc::closed) << "a second time";
@@ -288,14 +296,15 @@ TEST_F(net, destroying_the_handle_ends_what_waits_too) {
     static bytes64 bytes;
     co_return (co_await conn.read_some(bytes)).error;
   });
-  EXPECT_TRUE(eventually([&] { return has_reader(*near); })) << "only then may the handle go";
+  EXPECT_TRUE(eventually([&] { return has_reader(*near); }))
+      << "only then may the handle be destroyed";
   near.reset();
   EXPECT_EQ(reader.join(), net_errc::closed);
 }
 
-// The number of a closed descriptor is given to the next one that is opened: a system call of the
-// old one that is still on its way must not end up there.
-TEST_F(net, a_number_is_not_used_again_while_somebody_is_about_to_use_it) {
+// The number of a closed descriptor is reused by the next one that is opened: a system call that is
+// about to use the old one must not reach the new one.
+TEST_F(net, a_number_is_not_reused_while_a_system_call_is_about_to_use_it) {
   as_default here(rt);
   std::atomic<bool> over{false};
   std::atomic<tcp_conn*> victim{nullptr};
@@ -329,7 +338,7 @@ TEST_F(net, a_number_is_not_used_again_while_somebody_is_about_to_use_it) {
   }
   over.store(true);
   writer.join();
-  EXPECT_EQ(stray.load(), 0) << "bytes in connections that nobody wrote to";
+  EXPECT_EQ(stray.load(), 0) << "bytes in connections that were not written to";
 }
 
 // ---- Runtimes
@@ -378,7 +387,7 @@ TEST(net_and_runtimes, a_runtime_that_ends_tells_threads_that_wait_for_its_socke
   rt.reset();
   reader.join();
   EXPECT_THROW(suspended.join(), cancelled);
-  // What need not wait goes on, and the rest says why it does not.
+  // What need not wait still works, and the rest reports the reason.
   EXPECT_TRUE(ends.near.write_all("x").wait());
   bytes64 bytes;
   EXPECT_TRUE(ends.far.read_some(bytes).wait());
@@ -394,7 +403,7 @@ TEST_F(net, a_child_that_closes_its_copy_does_not_disturb_the_parent) {
   near.set_deadline(clock::now() + 1h);
   const pid_t child = fork();
   if (child == 0) {
-    // Nobody would wake it here, so it does not wait.
+    // No thread would wake it here, so it does not wait.
     bytes64 bytes;
     const bool refused = near.read_some(bytes).wait().error == net_errc::runtime_ended;
     const bool closed = !near.close() && !far.close();

@@ -1,4 +1,4 @@
-// Connections: what goes wrong on them, and who may wait for them with whom, for how long.
+// Connections: errors, concurrent waits, and limits.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// ---- What goes wrong
+// ---- Errors
 
 TEST_F(net, refusals_are_error_codes) {
   rt.run([]() -> task<> {
@@ -54,7 +54,7 @@ TEST_F(net, a_listener_that_is_closed_leaves_its_address_free) {
   EXPECT_EQ(acceptor.join(), net_errc::closed);
 }
 
-TEST_F(net, a_connection_that_is_reset_says_so) {
+TEST_F(net, a_reset_connection_reports_it) {
   auto [near, far] = connect();
   bytes64 bytes;
   auto reader =
@@ -64,22 +64,22 @@ TEST_F(net, a_connection_that_is_reset_says_so) {
   EXPECT_EQ(reader.join().error, std::errc::connection_reset);
 }
 
-TEST_F(net, writing_to_who_has_gone_is_an_error_and_no_signal) {
+TEST_F(net, writing_to_a_peer_that_hung_up_is_an_error_and_no_signal) {
   ASSERT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL) << "or the test would show nothing";
   auto [near, far] = connect();
   far.close();
   std::error_code error;
-  for (int i = 0; i < 1000 && !error; ++i) error = near.write_all("anybody there?").wait().error;
+  for (int i = 0; i < 1000 && !error; ++i) error = near.write_all("hello there?").wait().error;
   EXPECT_TRUE(error == std::errc::broken_pipe || error == std::errc::connection_reset)
       << error.message();
 }
 
-/// A limit on the number of descriptors, for as long as it lives, that leaves so many free.
+/// During its lifetime, limits the number of descriptors so that `free` are left.
 class descriptor_limit {
  public:
   explicit descriptor_limit(rlim_t room) {
     getrlimit(RLIMIT_NOFILE, &before_);
-    const int probe = ::dup(STDERR_FILENO);  // the lowest that is free
+    const int probe = ::dup(STDERR_FILENO);  // the lowest free number
     ::close(probe);
     rlimit now = before_;
     now.rlim_cur = static_cast<rlim_t>(probe) + room;
@@ -158,7 +158,7 @@ TEST_F(net, without_descriptors_nothing_can_be_opened_and_that_is_an_error_code)
   EXPECT_EQ(unix_conn::pair().error, std::errc::too_many_files_open);
 }
 
-// ---- Who waits with whom
+// ---- Concurrent waits
 
 TEST_F(net, two_readers_of_one_stream_are_a_mistake) {
   as_default here(rt);
@@ -167,7 +167,7 @@ TEST_F(net, two_readers_of_one_stream_are_a_mistake) {
   std::string said;
   auto first =
       rt.spawn([&n = near, &bytes]() -> task<> { static_cast<void>(co_await n.read_some(bytes)); });
-  // Whoever comes second is told. Until both are there, this one waits for a moment at a time.
+  // The second one throws. Until both have begun, this one waits for short times.
   while (said.empty()) {
     try {
       bytes64 others;
@@ -177,7 +177,7 @@ TEST_F(net, two_readers_of_one_stream_are_a_mistake) {
       said = e.what();
     }
   }
-  EXPECT_NE(said.find("two operations read"), std::string::npos) << said;
+  EXPECT_NE(said.find("two concurrent reads"), std::string::npos) << said;
   near.close();
 }
 
@@ -209,7 +209,7 @@ TEST_F(net, several_may_accept_at_once) {
   for (int i = 0; i < connections; ++i) {
     auto conn = tcp_conn::connect(listener.local().or_throw()).wait().or_throw();
     bytes64 bytes;
-    EXPECT_TRUE(conn.read_some(bytes).wait().error) << "until somebody has accepted and let go";
+    EXPECT_TRUE(conn.read_some(bytes).wait().error) << "until it was accepted and closed";
   }
   listener.close();
   int sum = 0;
@@ -231,7 +231,7 @@ TEST_F(net, a_cancelled_task_stops_reading_and_nothing_is_lost) {
   EXPECT_EQ(text(bytes, far.read_some(bytes).wait().or_throw()), "still here");
 }
 
-TEST_F(net, timeout_withdraws_an_operation_and_the_next_one_goes_on) {
+TEST_F(net, timeout_withdraws_an_operation_and_the_next_one_continues) {
   auto [near, far] = connect();
   rt.run([&n = near, &f = far]() -> task<> {
     bytes64 bytes;
@@ -243,9 +243,11 @@ TEST_F(net, timeout_withdraws_an_operation_and_the_next_one_goes_on) {
   });
 }
 
-// Every byte that comes wakes the reader, who waits again: the limit is on all of it together.
+// Every byte wakes the reader, which waits again: the limit applies to all of it together.
 TEST_F(net, timeout_limits_a_read_that_is_woken_again_and_again) {
-  auto [near, far] = connect();
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
   std::atomic<bool> over{false};
   auto dripping = rt.spawn([&]() -> task<> {
     while (!over.load()) {
@@ -264,7 +266,7 @@ TEST_F(net, timeout_limits_a_read_that_is_woken_again_and_again) {
   dripping.join();
 }
 
-/// A listener that does not accept, and whose queue is full: connecting to it takes for ever.
+/// A listener that does not accept, and whose queue is full: connecting to it never ends.
 class unresponsive {
  public:
   unresponsive() : listener_(tcp_listener::listen(endpoint::loopback(0), {.backlog = 0}).value) {
@@ -299,7 +301,7 @@ TEST_F(net, connecting_can_be_limited_and_cancelled) {
   EXPECT_THROW(pending.join(), cancelled);
 }
 
-TEST_F(net, a_limit_on_connecting_is_none_on_the_connection) {
+TEST_F(net, a_limit_on_connecting_does_not_limit_the_connection) {
   as_default here(rt);
   auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
   auto near = tcp_conn::connect(listener.local().or_throw(), 10s).wait().or_throw();

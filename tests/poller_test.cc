@@ -1,5 +1,5 @@
-// The network poller: breaks, time-outs in nanoseconds by every way of waiting, sources and stale
-// events.
+// The network poller: breaks, time-outs in nanoseconds with every method of waiting, sources and
+// stale events.
 #include <base/runtime_thread.h>
 #include <net/poller.h>
 #include <support/scale.h>
@@ -52,7 +52,7 @@ struct pipe_ends {
   file_descriptor in;
 };
 
-/// A source that makes its own runnable ready and remembers what it heard.
+/// A source that makes its own runnable ready and records its events.
 struct listener : poller::source, runnable {
   listener() : source{&hear} {}
 
@@ -142,7 +142,7 @@ TEST(poller, a_poll_that_does_not_wait_leaves_the_break_for_one_that_does) {
   EXPECT_EQ(p.statistics().time_outs, 0u);
 }
 
-// Each round's poll waits without end, so a break that gets lost hangs the test.
+// Each round's poll waits without limit, so a lost break hangs the test.
 TEST(poller, no_break_is_lost_when_breaks_and_polls_race) {
   poller p;
   const int rounds = test::scale(100'000, 5'000);
@@ -179,7 +179,7 @@ TEST_P(each_wait_method, a_time_out_is_never_early) {
       const auto start = clock::now();
       p.poll(ns);
       const auto took = clock::now() - start;
-      if (p.statistics().time_outs == before) continue;  // a signal; time-outs alone are promised
+      if (p.statistics().time_outs == before) continue;  // a signal; only time-outs are guaranteed
       ASSERT_GE(took.count(), ns);
     }
   }
@@ -200,7 +200,7 @@ TEST_P(each_wait_method, the_longest_time_there_is_can_be_waited_for) {
   EXPECT_EQ(p.statistics().wake_ups, 1u);
 }
 
-TEST_P(each_wait_method, a_signal_ends_no_poll_for_good) {
+TEST_P(each_wait_method, a_signal_ends_a_poll_early_and_is_no_time_out) {
   struct sigaction action {};
   struct sigaction before {};
   action.sa_handler = [](int) {};
@@ -229,10 +229,10 @@ TEST(poller, timer_slack_is_set_for_the_calling_thread) {
   }).join();
 }
 
-// ---- The way of waiting ------------------------------------------------------------------------
+// ---- The method of waiting ---------------------------------------------------------------------
 
-/// Runs f in a thread in which the kernel answers `code` to the system calls named, as an old
-/// kernel (ENOSYS) or a sandbox (EPERM) does. False where filters are not to be had.
+/// Runs f in a thread in which the given system calls fail with `code`, as with an old kernel
+/// (ENOSYS) or in a sandbox (EPERM). Returns false if filters are not available.
 bool without_system_calls(std::vector<long> numbers, int code, const std::function<void()>& f) {
   bool filtered = false;
   std::thread([&] {
@@ -331,7 +331,7 @@ TEST(poller, both_directions_are_heard_of_once_per_edge) {
   ASSERT_FALSE(p.open(pipe.in.get(), writer));
   EXPECT_EQ(p.poll(0).size(), 1u);
   EXPECT_EQ(writer.events, static_cast<std::uint32_t>(EPOLLOUT));
-  EXPECT_TRUE(p.poll(0).empty()) << "writable, still: that is no new edge";
+  EXPECT_TRUE(p.poll(0).empty()) << "still writable: that is not a new edge";
 
   pipe.write_byte();
   p.poll(0);
@@ -379,7 +379,7 @@ TEST(poller, a_regular_file_is_refused) {
   EXPECT_EQ(p.close(fileno(file.get())), std::errc::no_such_file_or_directory);
 }
 
-TEST(poller, what_is_no_descriptor_or_open_twice_or_not_open_is_refused) {
+TEST(poller, invalid_or_already_open_or_closed_descriptors_are_rejected) {
   poller p;
   pipe_ends pipe;
   listener first;
@@ -399,8 +399,8 @@ TEST(poller, what_is_no_descriptor_or_open_twice_or_not_open_is_refused) {
   EXPECT_FALSE(p.has_sources());
 }
 
-// The first source's call holds up the poll, which has the second one's event in hand, while that
-// descriptor is closed and its number opened again by another source.
+// The first source's call delays the poll, which holds the second one's event, while that
+// descriptor is closed and its number reopened by another source.
 TEST(poller, an_event_from_before_a_close_reaches_neither_the_old_source_nor_the_next) {
   poller p;
   pipe_ends first;
@@ -466,7 +466,7 @@ TEST(ready_list, keeps_order_through_append_and_move) {
   a.append(std::move(b));
   EXPECT_TRUE(a.empty());
   a.push_back(r[0]);
-  b.push_back(r[1]);
+  b.push_back(r[1]);  // NOLINT(bugprone-use-after-move): promised to be empty
   b.push_back(r[2]);
   a.append(std::move(b));
   a.push_back(r[3]);

@@ -1,5 +1,5 @@
-// What processor_heap does with timers whose handle goes while they wait: they are left to the
-// heap, which frees them when it comes upon them, and keeps their memory with its processor.
+// What processor_heap does with pending timers whose handle is destroyed: they are left to the
+// heap, which frees them when it reaches them, and keeps their memory with its processor.
 
 #include <gtest/gtest.h>
 #include <support/lone_engine.h>
@@ -32,7 +32,7 @@ class world final : public lone_engine {
   std::size_t nodes() { return timers().memory().nodes_live; }
 };
 
-/// Some timers, of which one after the other is replaced.
+/// Some timers, which are replaced one after another.
 class churn {
  public:
   churn(world& w, std::size_t n, std::uint64_t seed) : world_(w), random_(seed) {
@@ -61,7 +61,7 @@ class churn {
   std::vector<timer_node*> live_;
 };
 
-TEST(processor_heap, a_timer_whose_handle_goes_does_not_fire_and_is_freed) {
+TEST(processor_heap, a_timer_whose_handle_is_destroyed_does_not_fire_and_is_freed) {
   world w;
   int fired = 0;
   timer_node& one_shot = w.start(second, [&fired] { ++fired; });
@@ -80,13 +80,13 @@ TEST(processor_heap, a_timer_whose_handle_goes_does_not_fire_and_is_freed) {
   EXPECT_EQ(w.nodes(), 0U);
 }
 
-TEST(processor_heap, what_a_callback_holds_goes_with_the_handle) {
+TEST(processor_heap, captures_of_a_callback_are_destroyed_with_the_handle) {
   world w;
   const auto held = std::make_shared<int>(1);
   timer_node& t = w.start(second, [held] {});
   EXPECT_EQ(held.use_count(), 2);
   detail::destroy_timer(t);
-  EXPECT_EQ(held.use_count(), 1) << "though the heap has the node still";
+  EXPECT_EQ(held.use_count(), 1) << "though the heap still has the node";
 }
 
 TEST(processor_heap, a_ticker_can_be_destroyed_by_its_own_callback) {
@@ -113,7 +113,7 @@ TEST(processor_heap, nodes_are_in_proportion_to_live_timers) {
   churn timers(w, live, 1);
   for (std::size_t i = 0; i < 10 * live; ++i) {
     timers.replace_one();
-    // A third of the live ones stopped, as many that wait to be used again.
+    // A third of the live ones stopped, and as many kept for reuse.
     ASSERT_LE(w.nodes(), live * 5 / 3 + 64);
   }
   EXPECT_EQ(w.engine().verify(), "");

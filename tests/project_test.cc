@@ -1,4 +1,4 @@
-// The rules that the tree itself has to keep, where a compiler would not notice.
+// Rules for the source tree that a compiler does not check.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ std::ptrdiff_t columns(const std::string& line) {
   return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-// But for the version, which the preprocessor is to know.
+// Except for the version, which the preprocessor needs.
 TEST(public_headers, define_no_macro) {
   for (const auto& header : public_headers()) {
     for (const auto& line : read_lines(header)) {
@@ -67,7 +67,7 @@ TEST(public_headers, are_all_in_verge_h) {
   }
 }
 
-// clang-format sees to the code but leaves comments as they were laid out.
+// clang-format lays out the code but not the comments.
 TEST(sources, keep_to_a_hundred_columns) {
   for (const char* folder : {"bench", "examples", "include", "server", "src", "tests", "tools"})
     for (const auto& file : sources_in(root / folder)) {
@@ -79,7 +79,7 @@ TEST(sources, keep_to_a_hundred_columns) {
     }
 }
 
-// What they declare is exported, and what they include keeps the visibility it has.
+// What they declare is exported, and what they include keeps its visibility.
 TEST(public_headers, make_what_they_declare_visible_and_nothing_else) {
   for (const auto& header : public_headers()) {
     SCOPED_TRACE(header);
@@ -99,8 +99,8 @@ TEST(public_headers, make_what_they_declare_visible_and_nothing_else) {
   }
 }
 
-// A block of C++ in the README follows a line <!-- examples/NAME.cc --> and stands in that file,
-// which is built with everything else.
+// A block of C++ in the README follows a line <!-- examples/NAME.cc --> and is quoted from that
+// file, which is built.
 TEST(readme, shows_only_code_that_is_built) {
   const lines readme = read_lines(root / "README.md");
   int blocks = 0;

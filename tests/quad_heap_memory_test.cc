@@ -1,5 +1,5 @@
-// The memory of the 4-ary heap: when it asks for some, what it gives back, and that it is as it was
-// when it gets none.
+// The memory of the 4-ary heap: when it allocates, what it releases, and that it is unchanged when
+// out of memory.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -51,7 +51,7 @@ struct scripted_memory {
 
 using scripted_heap = quad_heap<node, index_in_node, scripted_memory>;
 
-TEST(quad_heap_memory, running_out_at_any_point_leaves_the_heap_as_it_was) {
+TEST(quad_heap_memory, running_out_at_any_point_leaves_the_heap_unchanged) {
   const std::size_t size = 200'000;  // the last growth goes to mapped memory and within it
   std::vector<node> nodes(size);
   std::size_t failures = 0;
@@ -75,7 +75,7 @@ TEST(quad_heap_memory, running_out_at_any_point_leaves_the_heap_as_it_was) {
         ASSERT_EQ(heap.capacity(), capacity);
         ASSERT_EQ(heap.bytes(), scripted_memory::held);
         ASSERT_TRUE(heap.verify()) << heap.describe_violation();
-        heap.push(when, &nodes[i]);  // and it goes on when there is memory again
+        heap.push(when, &nodes[i]);  // and it continues when there is memory again
       }
     }
     ASSERT_EQ(heap.size(), size);
@@ -88,7 +88,7 @@ TEST(quad_heap_memory, running_out_at_any_point_leaves_the_heap_as_it_was) {
   EXPECT_EQ(scripted_memory::held, 0U);
 }
 
-TEST(quad_heap_memory, a_reserve_that_fails_leaves_the_heap_as_it_was) {
+TEST(quad_heap_memory, a_reserve_that_fails_leaves_the_heap_unchanged) {
   std::vector<node> nodes(100);
   scripted_memory::script(0);
   scripted_heap heap;
@@ -101,7 +101,7 @@ TEST(quad_heap_memory, a_reserve_that_fails_leaves_the_heap_as_it_was) {
   EXPECT_EQ(heap.bytes(), bytes);
 }
 
-TEST(quad_heap_memory, more_than_the_address_space_is_refused) {
+TEST(quad_heap_memory, more_than_the_address_space_is_rejected) {
   for (const std::size_t start : {0U, 10U, 200'000U}) {
     plain_heap heap;
     heap.reserve(start);
@@ -126,7 +126,7 @@ TEST(quad_heap_memory, a_mapped_array_that_the_kernel_will_not_enlarge_stays_whe
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_DATA, &limit), 0);
   rlimit none = limit;
-  none.rlim_cur = 4096;  // 0 would mean: no limit but the hard one
+  none.rlim_cur = 4096;  // 0 would mean: only the hard limit
   bool refused = false;
   ASSERT_EQ(::setrlimit(RLIMIT_DATA, &none), 0);
   try {
@@ -146,7 +146,7 @@ TEST(quad_heap_memory, a_mapped_array_that_the_kernel_will_not_enlarge_stays_whe
 }
 #endif
 
-TEST(quad_heap_memory, push_asks_for_none_while_there_is_room) {
+TEST(quad_heap_memory, push_does_not_allocate_while_there_is_room) {
   node n;
   scripted_memory::script(0);
   scripted_heap heap;
@@ -159,7 +159,7 @@ TEST(quad_heap_memory, push_asks_for_none_while_there_is_room) {
   EXPECT_EQ(scripted_memory::requests, 2U);
 }
 
-TEST(quad_heap_memory, growing_asks_a_number_of_times_that_is_logarithmic) {
+TEST(quad_heap_memory, growing_allocates_a_logarithmic_number_of_times) {
   node n;
   scripted_memory::script(0);
   scripted_heap heap;
@@ -169,7 +169,7 @@ TEST(quad_heap_memory, growing_asks_a_number_of_times_that_is_logarithmic) {
   EXPECT_EQ(heap.bytes(), scripted_memory::held);
 }
 
-TEST(quad_heap_memory, shrink_gives_back_what_is_far_from_needed_and_only_that) {
+TEST(quad_heap_memory, shrink_releases_only_far_more_than_needed) {
   const std::size_t size = 500'000;
   std::vector<node> nodes(size);
   scripted_memory::script(0);
@@ -209,7 +209,7 @@ TEST(quad_heap_memory, a_shrink_that_fails_changes_nothing) {
   EXPECT_EQ(heap.bytes(), bytes);
 }
 
-TEST(quad_heap_memory, clear_keeps_the_memory_and_shrink_gives_it_back) {
+TEST(quad_heap_memory, clear_keeps_the_memory_and_shrink_releases_it) {
   plain_heap heap;
   heap.reserve(1'000'000);
   const std::size_t bytes = heap.bytes();

@@ -1,5 +1,5 @@
-// The 4-ary heap: its ends, its layout, what it tells of its changes, filter and verify. It beside
-// a model is quad_heap_walk_test.cc, its memory quad_heap_memory_test.cc.
+// The 4-ary heap: its ends, its layout, its change notifications, filter and verify. The comparison
+// with a model is in quad_heap_walk_test.cc, memory in quad_heap_memory_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -132,7 +132,7 @@ std::size_t scan_and_remove(tracked_heap& heap, Next next) {
       std::count_if(heap.begin(), heap.end(), [](const auto& e) { return e.node->marked; }));
 }
 
-// Go #47762: the scan went on behind the gap and never saw the entry that had come from the end.
+// Go #47762: the scan continued behind the gap and never saw the entry that was moved from the end.
 TEST(quad_heap, a_scan_that_restarts_at_the_changed_index_misses_no_entry) {
   std::mt19937_64 random(47762);
   const auto restart = [](std::size_t, std::size_t changed) { return changed; };
@@ -152,7 +152,7 @@ TEST(quad_heap, a_scan_that_restarts_at_the_changed_index_misses_no_entry) {
     for (node& n : nodes) other.push(n.when, &n);
     missed_by_carrying_on += scan_and_remove(other, carry_on);
   }
-  EXPECT_GT(missed_by_carrying_on, 0U) << "the heaps were too tame to show the difference";
+  EXPECT_GT(missed_by_carrying_on, 0U) << "the heaps were too simple to show the difference";
 }
 
 struct counting_index {
@@ -167,7 +167,7 @@ TEST(quad_heap, filter_takes_linear_time) {
   for (std::size_t i = 0; i < size; ++i) heap.push(0, &n);
   std::int64_t when = 0;
   counting_index::told = 0;
-  // The worst case: the order reversed, so that every entry sinks to the bottom. They are shown
+  // The worst case: the order reversed, so that every entry sinks to the bottom. They are visited
   // from the last to the first.
   heap.filter(everybody, [&](auto& e) {
     e.when = ++when;

@@ -1,6 +1,6 @@
-// The 4-ary heap beside a model that is too simple to be wrong: a sorted set of (when, node).
-// Random walks, ten million steps and more at sizes from 0 to a million; VERGE_TEST_SCALE=quick
-// makes them shorter, for the sanitizers.
+// The 4-ary heap compared with a simple model: a sorted set of (when, node). Random walks, ten
+// million steps and more at sizes from 0 to a million; VERGE_TEST_SCALE=quick makes them shorter,
+// for the sanitizers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ class walker {
     while (!free_.empty()) push();
   }
 
-  /// Every operation at random; the bulk ones so seldom that all of them together cost about as
-  /// much as the rest. `growth` of 256 single operations are pushes.
+  /// Random operations; the bulk ones so rarely that all of them together cost about as much as the
+  /// rest. `growth` of 256 single operations are pushes.
   void step(unsigned growth) {
     if (random_() % (4 * nodes_.size() + 64) == 0) return bulk();
     const std::uint64_t dice = random_() % 256;

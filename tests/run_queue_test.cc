@@ -1,5 +1,5 @@
 // The local run queue: order, overflow, stealing, and that nothing is lost or run twice while
-// thieves are at work.
+// thieves steal.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace verge::detail {
 namespace {
 
-/// A thing to run that knows its number and how often it was taken.
+/// A runnable that knows its number and how often it was taken.
 struct numbered : runnable {
   int number{0};
   std::atomic<int> taken{0};
@@ -44,7 +44,7 @@ class run_queue_test : public testing::Test {
   std::vector<std::unique_ptr<numbered>> items_;
 };
 
-TEST_F(run_queue_test, gives_back_what_it_was_given_in_order) {
+TEST_F(run_queue_test, returns_its_items_in_order) {
   EXPECT_TRUE(queue_.empty());
   EXPECT_EQ(queue_.take(), nullptr);
   for (int round = 0; round < 5; ++round) {  // past the end of the ring
@@ -87,7 +87,7 @@ TEST_F(run_queue_test, a_thief_gets_the_older_half_rounded_up) {
   for (const int n : {1, 2, 3, 4, 100, 255, 256}) {
     const int half = n - n / 2;
     fill(queue_, 0, n);
-    // The youngest of them is to be run at once, the others are in the thief's queue.
+    // The youngest of them is returned to be run at once, the others are in the thief's queue.
     EXPECT_EQ(number_of(thief_.steal_half(queue_, false)), half - 1) << n;
     EXPECT_EQ(thief_.size(), static_cast<unsigned>(half - 1)) << n;
     for (int i = 0; i < half - 1; ++i) EXPECT_EQ(number_of(thief_.take()), i);
@@ -113,7 +113,7 @@ TEST_F(run_queue_test, a_thief_without_room_takes_nothing) {
 }
 
 /// One owner pushes, takes and spills; thieves steal; each item is taken exactly once.
-TEST(run_queue, loses_nothing_and_gives_nothing_twice_while_thieves_are_at_work) {
+TEST(run_queue, loses_nothing_and_returns_nothing_twice_while_thieves_steal) {
   const int n = test::scale(500'000, 50'000);
   constexpr int thieves = 3;
   std::vector<numbered> items(static_cast<std::size_t>(n));
@@ -151,15 +151,15 @@ TEST(run_queue, loses_nothing_and_gives_nothing_twice_while_thieves_are_at_work)
   }
   while (runnable* next = queue.take_next()) run(next);
   while (runnable* oldest = queue.take()) run(oldest);
-  while (taken < n) std::this_thread::yield();  // in a thief's hands
+  while (taken < n) std::this_thread::yield();  // held by a thief
   over = true;
   for (auto& t : threads) t.join();
   EXPECT_EQ(taken, n);
   for (const numbered& item : items) ASSERT_EQ(item.taken, 1);
 }
 
-/// The rule that no wake-up is lost rests on this: what is there is never invisible, not even while
-/// it moves from the slot that runs next into the ring.
+/// The rule that no wake-up is lost requires this: a queued item is never invisible, not even while
+/// it moves from the next slot into the ring.
 TEST(run_queue, is_never_seen_empty_while_something_is_in_it) {
   run_queue queue;
   numbered a;

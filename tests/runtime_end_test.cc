@@ -1,5 +1,5 @@
-// How a runtime ends: what runs is waited for, what is suspended is destroyed, handles are left,
-// and other threads may be using them.
+// How a runtime ends: it waits for what runs, destroys what is suspended, and handles stay valid,
+// even while other threads use them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -116,7 +116,7 @@ TEST(a_runtime_that_ends, leaves_handles_that_can_still_be_used_for_nothing) {
   EXPECT_EQ(fired, 0);
 }
 
-/// What two other threads do to timers while their runtime ends.
+/// The operations of two other threads on timers while their runtime ends.
 class a_runtime_that_ends_under_way : public testing::TestWithParam<engine> {
  protected:
   template <class F>
@@ -147,7 +147,7 @@ class a_runtime_that_ends_under_way : public testing::TestWithParam<engine> {
           });
         }
         ASSERT_TRUE(eventually([&] { return at_work == 2; }));
-        // It ends in the middle of that, each time at another point.
+        // It ends meanwhile, each time at another point.
         ASSERT_TRUE(eventually([&] { return used >= round * 50; }));
       }
       const int at_end = fired;
@@ -182,15 +182,16 @@ TEST_P(a_runtime_that_ends_under_way, lets_them_be_detached) {
   });
 }
 
-/// How many descriptors the process has: a runtime that is left behind has some.
+/// The number of descriptors of the process: a leaked runtime has some.
 std::size_t open_descriptors() {
   std::size_t n = 0;
   for ([[maybe_unused]] const auto& d : std::filesystem::directory_iterator("/proc/self/fd")) ++n;
   return n;
 }
 
-/// A tick of such a ticker is taken, and the ticker armed for the next, just as all is taken off.
-TEST_P(a_runtime_that_ends_under_way, is_gone_once_nobody_can_receive_from_a_ticker_any_more) {
+/// A tick of such a ticker is received, and the ticker is armed for the next, just as all timers
+/// are removed.
+TEST_P(a_runtime_that_ends_under_way, is_freed_once_the_last_receiver_of_a_ticker_is_destroyed) {
   const std::size_t before = open_descriptors();
   for (int round = 0; round < test::scale(60, 20); ++round) {
     for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
@@ -215,7 +216,7 @@ TEST_P(a_runtime_that_ends_under_way, is_gone_once_nobody_can_receive_from_a_tic
   }
   EXPECT_LE(open_descriptors(), before);
 }
-TEST_P(a_runtime_that_ends_under_way, is_gone_though_nobody_has_taken_the_tick_of_a_ticker) {
+TEST_P(a_runtime_that_ends_under_way, is_freed_though_the_tick_of_a_ticker_was_not_received) {
   const std::size_t before = open_descriptors();
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
     for (const bool somebody_could : {false, true}) {
@@ -235,8 +236,8 @@ TEST_P(a_runtime_that_ends_under_way, is_gone_though_nobody_has_taken_the_tick_o
   }
 }
 
-/// What a callback has captured ends with the runtime, on whatever thread, but never inside an
-/// operation on a channel: it may use that channel.
+/// The captures of a callback are destroyed with the runtime, on any thread, but never inside an
+/// operation on a channel: their destructors may use that channel.
 TEST_P(a_runtime_that_ends_under_way, ends_payloads_where_no_channel_is_locked) {
   for (int round = 0; round < test::scale(100, 20); ++round) {
     auto rt = std::make_unique<runtime>(runtime_options{.processors = 1, .engine = GetParam()});
@@ -274,7 +275,7 @@ INSTANTIATE_TEST_SUITE_P(engines, a_runtime_that_ends_under_way,
                          testing::ValuesIn(engines().begin(), engines().end()),
                          [](const auto& e) { return std::string(name_of(e.param)); });
 
-TEST(a_runtime_that_ends, may_do_so_by_a_task_or_a_callback_of_its_own) {
+TEST(a_runtime_that_ends, may_be_destroyed_by_its_own_task_or_callback) {
   for (const bool by_callback : {false, true}) {
     auto rt = std::make_unique<runtime>(runtime_options{.processors = 2});
     std::atomic<int> ended{0};
@@ -297,7 +298,7 @@ TEST(a_runtime_that_ends, may_do_so_by_a_task_or_a_callback_of_its_own) {
   }
 }
 
-TEST(a_runtime_that_ends, by_a_task_of_its_own_is_cleared_up_after_that_has_returned) {
+TEST(a_runtime_that_ends, by_its_own_task_is_cleaned_up_after_that_task_has_returned) {
   const auto end_from_inside = [] {
     std::atomic<bool> ended{false};
     std::string error;
@@ -323,8 +324,9 @@ TEST(a_runtime_that_ends, by_a_task_of_its_own_is_cleared_up_after_that_has_retu
   }));
 }
 
-/// What it starts then does not run, and it is not woken: both go when the runtime is cleared up.
-TEST(a_runtime_that_ends, by_a_task_of_its_own_takes_that_along_if_it_suspends) {
+/// What it starts then does not run, and it is not woken: both are destroyed when the runtime is
+/// cleaned up.
+TEST(a_runtime_that_ends, by_its_own_task_destroys_that_task_if_it_suspends) {
   struct witness {
     std::atomic<bool>& gone;
     ~witness() { gone = true; }
@@ -405,7 +407,7 @@ TEST(a_runtime_that_ends, calls_its_handler_of_exceptions_no_more) {
   {
     runtime rt({.processors = 1, .on_exception = [&](const std::exception_ptr&) { ++first; }});
     rt.run([&] { handle_that_is_left = every(1h, [] {}); });
-    h = rt.spawn([] { throw std::runtime_error("nobody joins it"); });
+    h = rt.spawn([] { throw std::runtime_error("it is not joined"); });
     ASSERT_TRUE(eventually([&] { return h.done(); }));
   }
   runtime other({.processors = 1, .on_exception = [&](const std::exception_ptr&) { ++second; }});

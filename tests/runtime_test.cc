@@ -1,4 +1,4 @@
-// The runtime as a whole: processors up and down, calls that block, idleness and figures.
+// The runtime as a whole: changing the number of processors, blocking calls, idleness and figures.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(runtime, has_a_processor_per_core_that_it_may_use_or_as_many_as_asked_for) 
   EXPECT_EQ(runtime({.processors = 256}).processors(), 256u);
 }
 
-TEST(runtime, refuses_a_number_of_processors_that_is_out_of_range) {
+TEST(runtime, rejects_a_number_of_processors_that_is_out_of_range) {
   EXPECT_THAT([] { runtime({.processors = 257}); },
               ThrowsMessage<std::invalid_argument>(
                   StrEq("verge: the number of processors must be from 1 to 256, not 257")));
@@ -52,10 +52,10 @@ TEST(runtime, refuses_a_number_of_processors_that_is_out_of_range) {
   EXPECT_THAT([&] { rt.set_processors(1000); },
               ThrowsMessage<std::invalid_argument>(HasSubstr("not 1000")));
   EXPECT_EQ(rt.processors(), 2u);
-  EXPECT_EQ(rt.run([] { return 1; }), 1) << "and it is as it was";
+  EXPECT_EQ(rt.run([] { return 1; }), 1) << "and it is unchanged";
 }
 
-TEST(runtime, refuses_an_engine_that_there_is_not) {
+TEST(runtime, rejects_an_unknown_engine) {
   EXPECT_THAT([] { runtime({.engine = static_cast<verge::engine>(99)}); },
               ThrowsMessage<std::invalid_argument>(HasSubstr("no such engine")));
 }
@@ -84,7 +84,7 @@ TEST(set_processors, up_and_down_loses_no_task_and_no_timer) {
   EXPECT_TRUE(eventually([&] { return fired == tasks; })) << fired;
 }
 
-TEST(set_processors, down_is_waited_for_by_nobody) {
+TEST(set_processors, down_does_not_wait) {
   runtime rt({.processors = 4});
   std::atomic<bool> over{false};
   std::atomic<int> busy{0};
@@ -170,10 +170,10 @@ TEST(scheduler, takes_tasks_from_many_threads) {
 
 // ---- Calls that block ---------------------------------------------------------------------------
 
-TEST(blocking, hands_the_processor_over_for_the_time_of_the_call) {
+TEST(blocking, hands_the_processor_off_during_the_call) {
   runtime rt({.processors = 1});
   static_cast<detail::live_scheduler&>(detail::scheduler_of(rt))
-      .limit_spares(0);  // they would do as well
+      .limit_spares(0);  // they would help as well
   std::atomic<bool> blocked{false};
   std::latch over(1);
   auto blocker = rt.spawn([&] {
@@ -234,7 +234,7 @@ TEST(an_idle_runtime, makes_no_wakeups_and_takes_no_cpu) {
   as_default here(rt);
   const auto far = after(1h);
   after(1ms).recv();
-  // Until all has come to rest: nothing for a quarter of a second.
+  // Until everything is idle: nothing for a quarter of a second.
   ASSERT_TRUE(eventually([&] {
     const auto before = all_wakeups(rt);
     std::this_thread::sleep_for(250ms);
@@ -253,8 +253,8 @@ TEST(an_idle_runtime, makes_no_wakeups_and_takes_no_cpu) {
   EXPECT_LT(cpu_seconds() - cpu, 0.02) << "in " << seconds.count() << " s";
 }
 
-/// Else it would be woken for each of them when its time comes.
-TEST(an_idle_runtime, forgets_timers_that_were_stopped_before_it_sleeps) {
+/// Otherwise it would be woken for each of them when it is due.
+TEST(an_idle_runtime, drops_stopped_timers_before_it_sleeps) {
   for (const engine e : {engine::hybrid, engine::processor_heap}) {
     runtime rt({.processors = 2, .engine = e});
     as_default here(rt);

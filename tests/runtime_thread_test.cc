@@ -1,4 +1,4 @@
-// Threads that cannot be had: what the user is told.
+// Threads that cannot be started: the error message.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// While it lives no thread can be started: new ones are to have a stack larger than there is
-/// memory to address. That fails as a limit on threads does, and binds the superuser too.
+/// During its lifetime no thread can be started: the default stack size exceeds the address space.
+/// That fails like a limit on threads, and also for the superuser.
 class without_threads {
  public:
   without_threads() {
@@ -47,7 +47,7 @@ const auto says_what_to_do = ThrowsMessage<std::system_error>(
     AllOf(HasSubstr("verge: a thread cannot be started"), HasSubstr("ulimit -u"),
           HasSubstr("fewer threads and processors: Resource temporarily unavailable")));
 
-TEST(runtime_thread, that_cannot_be_had_is_an_error_that_says_what_to_do) {
+TEST(runtime_thread, that_cannot_be_started_is_an_error_that_says_what_to_do) {
   const without_threads none;
   EXPECT_THAT([] { detail::start_runtime_thread([] {}).join(); }, says_what_to_do);
 }

@@ -36,7 +36,7 @@ TEST_F(scale, is_what_the_environment_says) {
   EXPECT_EQ(verge::test::scale(10, 1), 10);
 }
 
-TEST_F(scale, refuses_a_word_it_does_not_know) {
+TEST_F(scale, rejects_an_unknown_word) {
   setenv("VERGE_TEST_SCALE", "slow", 1);
   EXPECT_EXIT(verge::test::scale(10, 1), testing::ExitedWithCode(2),
               "VERGE_TEST_SCALE is 'slow'; set it to quick or full");

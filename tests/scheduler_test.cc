@@ -1,5 +1,5 @@
-// Who runs what, and who is woken for it: theft of timers, the global queue's turn, the breaks of
-// the poll, and the figures that count them.
+// Which thread runs what, and which is woken for it: stealing of timers, the global queue, the
+// breaks of the poll, and the figures that count them.
 
 #include <gtest/gtest.h>
 #include <verge/runtime.h>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// By its processors proper: the total has what spare ones did, too.
+/// By its regular processors: the total includes spare ones.
 std::uint64_t stolen_by_processors(const runtime& rt) {
   std::uint64_t sum = 0;
   for (const auto& p : rt.stats().processors) sum += p.timers_stolen;
@@ -31,12 +31,12 @@ std::uint64_t stolen_by_processors(const runtime& rt) {
 TEST(an_idle_processor, fires_the_timers_of_one_that_is_busy) {
   for (const engine e : {engine::hybrid, engine::processor_heap}) {
     runtime rt({.processors = 2, .engine = e});
-    // On a machine that stands still for a while the monitor may be quicker, so until it was not.
+    // If the machine stalls the monitor may be faster, so repeat until it was not.
     bool fired = true;
     const bool stolen = rt.run([&] {
       return eventually([&] {
         std::atomic<bool> now{false};
-        const auto t = after_func(1ms, [&] { now = true; });  // of this processor, which is busy
+        const auto t = after_func(1ms, [&] { now = true; });  // on this processor, which is busy
         fired = eventually([&] { return now.load(); });
         return !fired || stolen_by_processors(rt) != 0;
       });
@@ -45,10 +45,10 @@ TEST(an_idle_processor, fires_the_timers_of_one_that_is_busy) {
   }
 }
 
-/// It yields to itself, so the local queue is never empty.
-TEST(the_global_queue, has_its_turn_though_the_local_one_is_never_empty) {
+/// It yields to itself, so that the local queue is never empty.
+TEST(the_global_queue, is_served_though_the_local_one_is_never_empty) {
   runtime rt({.processors = 1});
-  // On a machine that stands still a spare one might come up, and would do instead.
+  // If the machine stalls a spare one might start instead.
   static_cast<detail::live_scheduler&>(detail::scheduler_of(rt)).limit_spares(0);
   const test::restless busy(rt);
   ASSERT_TRUE(eventually([&] { return busy.turns() > 0; }));
@@ -59,7 +59,8 @@ TEST(the_global_queue, has_its_turn_though_the_local_one_is_never_empty) {
 
 class poll_breaks : public testing::TestWithParam<engine> {
  protected:
-  /// Somebody sleeps in the poller until that time, or a little before: a wheel rounds down.
+  /// Waits until a thread sleeps in the poller until that time, or a little before: a wheel rounds
+  /// down.
   bool sleeps_until(clock::time_point when) const {
     const auto& s = static_cast<const detail::live_scheduler&>(scheduler_);
     const std::int64_t latest = when.time_since_epoch().count();
@@ -67,7 +68,7 @@ class poll_breaks : public testing::TestWithParam<engine> {
     return eventually([&] { return s.polls_until() >= earliest && s.polls_until() <= latest; });
   }
   std::uint64_t count() const { return rt.stats().poll_breaks; }
-  /// From threads that are dealt out over all processors.
+  /// From threads that are distributed over all processors.
   template <class F>
   static void on_every_processor(F&& f) {
     for (unsigned i = 0; i < processors; ++i) std::thread(f).join();
@@ -79,7 +80,7 @@ class poll_breaks : public testing::TestWithParam<engine> {
   detail::scheduler& scheduler_ = detail::scheduler_of(rt);
 };
 
-TEST_P(poll_breaks, are_made_for_an_earlier_timer_and_for_nothing_else) {
+TEST_P(poll_breaks, are_made_only_for_an_earlier_timer) {
   const auto start = clock::now();
   verge::timer first = after_func(10h, [] {});
   ASSERT_TRUE(sleeps_until(start + 10h + 1min));
@@ -97,11 +98,11 @@ TEST_P(poll_breaks, are_made_for_an_earlier_timer_and_for_nothing_else) {
     for (auto& t : later) t.reset(14h);
     for (auto& t : later) t.reset(13h);
   });
-  EXPECT_EQ(count(), before) << "later ones, put off and not so far off";
+  EXPECT_EQ(count(), before) << "later ones, postponed and advanced";
   for (auto& t : later) t.stop();
   EXPECT_EQ(count(), before) << "later ones stopped";
   first.reset(11h);
-  EXPECT_EQ(count(), before) << "the first put off";
+  EXPECT_EQ(count(), before) << "the first postponed";
   first.stop();
   EXPECT_EQ(count(), before) << "the first stopped";
 
@@ -116,7 +117,7 @@ TEST_P(poll_breaks, are_made_for_an_earlier_timer_and_for_nothing_else) {
   });
   earlier.back().reset(hours * 1h);
   EXPECT_TRUE(sleeps_until(start + hours * 1h + 1min));
-  EXPECT_EQ(count(), before + 1) << "one that is brought forward";
+  EXPECT_EQ(count(), before + 1) << "one that is advanced";
 }
 
 INSTANTIATE_TEST_SUITE_P(engines, poll_breaks,
@@ -131,7 +132,7 @@ TEST(figures, count_threads_woken_and_timers_stopped) {
       after(1ms).recv();
       return rt.stats().total.wakeups > 0 && rt.stats().polls > 0;
     })) << name_of(e);
-    // On the only processor: it is not idle, and so does not forget them.
+    // On the only processor: it is not idle, and so does not drop them.
     const bool seen = rt.run([&] {
       std::vector<verge::timer> timers;
       return eventually([&] {

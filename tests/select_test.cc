@@ -1,4 +1,4 @@
-// select: which case takes place, what is left of the others, fairness, and many of them at once.
+// select: which case takes place, what happens to the others, fairness, and concurrency.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -102,7 +102,7 @@ TEST(select, needs_no_handlers) {
   EXPECT_EQ(select(verge::recv(b), verge::recv(a)).wait(), 0u);
 }
 
-TEST(select, takes_handlers_that_do_not_want_the_value) {
+TEST(select, accepts_handlers_that_ignore_the_value) {
   chan<int> a(1);
   a.send(1);
   bool called = false;
@@ -139,7 +139,7 @@ TEST(select, runs_its_handler_where_it_was_called) {
   EXPECT_EQ(inside, job);
 }
 
-TEST(select, lets_its_handlers_exceptions_through) {
+TEST(select, propagates_its_handlers_exceptions) {
   stepper s;
   chan<int> ch(1);
   ch.send(1);
@@ -167,7 +167,7 @@ TEST(select, a_case_without_a_channel_is_never_ready) {
   EXPECT_EQ(select(verge::recv(none, unexpected), otherwise()).wait(), 1u);
 }
 
-TEST(select, waits_beside_a_case_without_a_channel) {
+TEST(select, waits_with_a_case_without_a_channel) {
   stepper s;
   chan<int> a;
   auto h = go([&]() -> task<std::size_t> {
@@ -180,7 +180,7 @@ TEST(select, waits_beside_a_case_without_a_channel) {
   EXPECT_EQ(h.join(), 1u);
 }
 
-TEST(select, of_nothing_but_cases_without_a_channel_waits_until_it_is_cancelled) {
+TEST(select, with_only_cases_without_a_channel_waits_until_it_is_cancelled) {
   stepper s;
   auto h = go([]() -> task<> { co_await verge::select(verge::recv(receiver<int>())); });
   s.run();
@@ -256,7 +256,7 @@ TEST(select, throws_if_the_send_it_chose_finds_the_channel_closed) {
   EXPECT_THROW(select(verge::send(to, 1)).wait(), chan_closed);
 }
 
-// ---- Awkward ones -------------------------------------------------------------------------------
+// ---- Special cases ------------------------------------------------------------------------------
 
 TEST(select, may_name_a_channel_more_than_once) {
   stepper s;
@@ -298,7 +298,7 @@ TEST(select, can_meet_another_select) {
   EXPECT_EQ(left.join(), right.join());
 }
 
-TEST(select, without_cases_waits_for_ever_and_can_be_cancelled) {
+TEST(select, without_cases_waits_forever_and_can_be_cancelled) {
   stepper s;
   auto h = go([]() -> task<void> { co_await verge::select(); });
   s.run();
@@ -321,7 +321,7 @@ TEST(select, moves_values_and_leaves_none_behind) {
     select(verge::recv(b, [&](std::optional<token> v) { got = v.value().number(); })).wait();
     h.join();
     EXPECT_EQ(got, 2);
-    EXPECT_EQ(token::alive(), 0) << "the value that was not sent is gone as well";
+    EXPECT_EQ(token::alive(), 0) << "the value that was not sent is destroyed as well";
     go([&]() -> task<void> {
       co_await verge::select(verge::send(a, token(1)), verge::recv(b));
     }).detach();
@@ -352,8 +352,8 @@ TEST(select, allocates_nothing) {
 
 // ---- Fairness -----------------------------------------------------------------------------------
 
-// With n choices of equal chance out of k, a count is off by more than five standard deviations
-// once in a million runs; the seed is fixed, so it is either never or always.
+// With n choices of equal probability out of k, a count is off by more than five standard
+// deviations once in a million runs; the seed is fixed, so it is either never or always.
 void expect_even(const std::vector<int>& counts, int n) {
   const double k = static_cast<double>(counts.size());
   const double expected = n / k;
@@ -378,9 +378,9 @@ TEST(select, chooses_each_ready_case_equally_often) {
   expect_even(counts, n);
 }
 
-// The ready ones are neighbours among others that are not: a scan from a random place would choose
-// the first of them more often.
-TEST(select, chooses_equally_among_the_ready_ones_wherever_they_stand) {
+// The ready cases are adjacent among others that are not ready: a scan from a random position would
+// choose the first of them more often.
+TEST(select, chooses_equally_among_the_ready_ones_at_any_position) {
   stepper s(43);
   const int n = 10'000;
   chan<int> never;
@@ -412,7 +412,7 @@ TEST(select, makes_the_same_choices_for_the_same_seed) {
 
 // ---- Many at once -------------------------------------------------------------------------------
 
-// Every party selects over the same channels, in either direction, so that selects meet selects.
+// Every task selects over the same channels, in either direction, so that selects meet selects.
 TEST(selects_in_a_crowd, deliver_every_value_exactly_once) {
   const int parties = 4;
   const int each = test::scale(20'000, 2'000);
@@ -421,7 +421,7 @@ TEST(selects_in_a_crowd, deliver_every_value_exactly_once) {
   const auto note = [&](std::optional<int> v) {
     if (v) seen[static_cast<std::size_t>(*v)].fetch_add(1);
   };
-  // Sends what is its own to whoever takes it, and takes what others send meanwhile.
+  // Sends its own values to any receiver, and receives what others send meanwhile.
   const auto exchange = [&](int first) -> task<void> {
     for (int v = first; v < first + each;) {
       const auto index = co_await verge::select(verge::send(ch[0], v), verge::send(ch[1], v),
@@ -436,7 +436,7 @@ TEST(selects_in_a_crowd, deliver_every_value_exactly_once) {
     std::vector<join_handle<void>> senders;
     for (int i = 0; i < parties; ++i)
       senders.push_back(rt.spawn([&, i]() -> task<void> { co_await exchange(i * each); }));
-    // Somebody has to take the last values, when all the others are done.
+    // Receives the last values, when all the others are done.
     std::thread rest([&] {
       while (select(verge::recv(ch[2], note), verge::recv(ch[1], note), verge::recv(stop),
                     verge::recv(ch[0], note))

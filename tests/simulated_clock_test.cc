@@ -1,5 +1,5 @@
-// verge::clock in simulated time, on every engine: it is the simulation's for all that takes part,
-// whatever kind of thread that runs on, and the kernel's for everybody else.
+// verge::clock in simulated time, on every engine: it is the simulated time for all participants,
+// on any kind of thread, and the kernel's for all others.
 //
 // All delays are whole milliseconds, which are the wheels' ticks: every engine is exact there.
 
@@ -36,7 +36,7 @@ TEST_P(simulated_clock, moves_with_simulated_time_and_with_nothing_else) {
   EXPECT_EQ(clock::now(), start);
   const auto before = true_time();
   while (true_time() < before + 1'000) continue;
-  EXPECT_EQ(clock::now(), start) << "it goes by the true time";
+  EXPECT_EQ(clock::now(), start) << "it uses the true time";
   for (int i = 1; i <= 10; ++i) {
     sim.run_for(1s);
     EXPECT_EQ(clock::now(), start + i * 1s);
@@ -45,7 +45,7 @@ TEST_P(simulated_clock, moves_with_simulated_time_and_with_nothing_else) {
 }
 
 TEST_P(simulated_clock, is_simulated_in_tasks_callbacks_and_threads_that_take_part) {
-  std::vector<time_point> seen;  // one thing runs at a time
+  std::vector<time_point> seen;  // one at a time
   const auto in_callback = after_func(1s, [&] { seen.push_back(clock::now()); });
   auto in_coroutine = sim.thread([&]() -> task<> {
     co_await verge::sleep(2s);
@@ -89,7 +89,7 @@ TEST_P(simulated_clock, is_the_true_one_on_threads_that_take_no_part_and_when_it
   }).join();
 }
 
-TEST_P(simulated_clock, is_what_a_real_runtime_beside_the_simulation_does_not_see) {
+TEST_P(simulated_clock, is_not_seen_by_a_real_runtime) {
   runtime rt({.processors = 1, .engine = GetParam().engine});
   std::atomic<bool> done{false};
   rt.spawn([&] {

@@ -34,7 +34,7 @@ TEST(simulation, starts_where_it_is_told_to) {
   EXPECT_EQ(simulation_options().start, time_point(1h));
 }
 
-TEST(simulation, gives_the_result_of_what_it_runs_or_throws_what_that_throws) {
+TEST(simulation, returns_the_result_or_throws_the_exception_of_what_it_runs) {
   simulation sim(7);
   EXPECT_EQ(sim.seed(), 7u);
   EXPECT_EQ(sim.run([]() -> task<int> { co_return 1; }), 1);
@@ -72,12 +72,12 @@ TEST(simulation, threads_of_the_code_under_test_come_in_as_participants) {
     verge::sleep(1h).wait();
     from_thread.send(sim.now());
   });
-  while (!arrived) verge::yield().wait();  // until then nobody knows of it
+  while (!arrived) verge::yield().wait();  // until then the simulation does not know it
   EXPECT_EQ(from_thread.recv(), start + 1h) << "nothing else is left to wait for";
   t.join();
 }
 
-TEST(simulation, jumps_over_hours_beside_a_thread_that_waits_for_a_channel) {
+TEST(simulation, jumps_over_hours_while_a_thread_waits_for_a_channel) {
   simulation sim;
   chan<int> c;
   auto waiting = sim.thread([&] { return *c.recv(); });
@@ -179,17 +179,17 @@ TEST(simulation, runs_for_no_time_for_a_negative_one_and_to_the_end_of_all_for_a
   EXPECT_EQ(fired, 1);
   EXPECT_EQ(sim.now(), start + 24h);
   sim.run_for(1s);
-  EXPECT_EQ(sim.now(), start + 24h + 1s) << "and goes on";
+  EXPECT_EQ(sim.now(), start + 24h + 1s) << "and continues";
   const auto rest = std::chrono::nanoseconds::max() - sim.now().time_since_epoch();
-  EXPECT_THROW(sim.run_for(rest), deadlock) << "the end of the clock does not come";
+  EXPECT_THROW(sim.run_for(rest), deadlock) << "the end of the clock is not reached";
   sim.run_for(rest - 1ns);
   EXPECT_EQ(sim.now(), time_point::max() - 1ns);
 }
 
 constexpr std::chrono::hours year{8766};
 
-/// The hybrid engine knows no time after its 73 years (docs/engines.md). It says so; the others go
-/// on to the end of the clock.
+/// The hybrid engine represents no time after 73 years (docs/engines.md) and reports it; the others
+/// reach the end of the clock.
 TEST(simulation, says_when_its_engine_knows_no_time_that_late) {
   for (const engine e : engines()) {
     simulation sim({.engine = e});
@@ -219,7 +219,7 @@ TEST(simulation, does_not_begin_where_its_engine_knows_no_time) {
   other.run([]() -> task<> { co_await verge::sleep(1h); });
 }
 
-TEST(simulation, has_done_all_that_is_due_at_the_end_of_a_run) {
+TEST(simulation, has_run_everything_due_at_the_end_of_a_run) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     simulation sim(seed);
     const auto start = sim.now();
@@ -295,7 +295,7 @@ TEST(simulation, that_another_thread_ends_stops_the_program_and_says_what_to_do)
       "ended on another thread than the one that made it.*end it there");
 }
 
-TEST(simulation, cannot_end_while_another_thread_takes_part_and_says_so) {
+TEST(simulation, terminates_with_a_report_if_it_ends_while_another_thread_takes_part) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {
@@ -316,7 +316,7 @@ TEST(simulation, cannot_end_while_another_thread_takes_part_and_says_so) {
 
 TEST(simulation, is_left_behind_in_the_child_of_a_fork_where_time_is_real) {
   auto sim = std::make_unique<simulation>();
-  sim->run_for(1s);  // by a thread of its own, which the child does not have
+  sim->run_for(1s);  // by its own thread, which the child does not have
   const auto now = clock::now();
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -327,7 +327,7 @@ TEST(simulation, is_left_behind_in_the_child_of_a_fork_where_time_is_real) {
   ::waitpid(pid, &status, 0);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 20);
-  EXPECT_EQ(clock::now(), now) << "the parent goes on as before";
+  EXPECT_EQ(clock::now(), now) << "the parent continues as before";
 }
 
 TEST(simulation, throws_deadlock_on_a_plain_thread_that_waits_outside_of_run) {
@@ -343,7 +343,7 @@ TEST(simulation, throws_deadlock_on_a_plain_thread_that_waits_outside_of_run) {
   auto h = go([&]() -> task<int> { co_return *co_await verge::recv(c); });
   EXPECT_THAT([&] { h.join(); }, ThrowsMessage<deadlock>(HasSubstr("task 1 waits for chan")));
 
-  // All goes on from there: what was given up is not waited for any more.
+  // Everything continues from there: what was given up is not waited for any more.
   c.send(1);
   EXPECT_EQ(h.join(), 1);
   c.send(2);
@@ -381,7 +381,7 @@ TEST(simulation, throws_deadlock_in_a_plain_function_if_no_other_can_be_told) {
   t.reset();
 }
 
-TEST(simulation, cannot_end_while_a_plain_function_is_blocked_and_says_so) {
+TEST(simulation, terminates_with_a_report_if_it_ends_while_a_plain_function_is_blocked) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {

@@ -1,5 +1,5 @@
-// The slab: what a node is and how it is told from the one that had its place before, what there is
-// of memory, and what becomes of misuse. Many threads at once are in slab_threads_test.cc.
+// The slab: nodes, how a reused node is distinguished from its predecessor, memory, and misuse.
+// Concurrency is in slab_threads_test.cc.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ using detail::slab_ref;
 using detail::slab_stats;
 using detail::system_pages;
 
-// The system's pages, counted, and refused when told to.
+// The system's pages, counted, and failing on request.
 class counted_pages final : public page_source {
  public:
   void* map(std::size_t bytes, std::size_t alignment) noexcept override {
@@ -80,16 +80,16 @@ TEST(slab, nodes_have_the_size_and_the_alignment_asked_for) {
       }
       std::sort(at.begin(), at.end());
       for (std::size_t i = 1; i < at.size(); ++i) {
-        // The version of the next node lies between.
+        // The version of the next node is in between.
         EXPECT_GE(at[i] - at[i - 1], size + slab_pool::header_bytes);
       }
     }
   }
 }
 
-TEST(slab, sizes_and_alignments_that_cannot_be_had_are_refused) {
+TEST(slab, unsupported_sizes_and_alignments_are_rejected) {
   EXPECT_THROW(slab_pool(4097), std::invalid_argument);
-  EXPECT_THROW(slab_pool(std::numeric_limits<std::size_t>::max()), std::invalid_argument);
+  EXPECT_THROW(slab_pool{std::numeric_limits<std::size_t>::max()}, std::invalid_argument);
   EXPECT_THROW(slab_pool(8, 0), std::invalid_argument);
   EXPECT_THROW(slab_pool(8, 24), std::invalid_argument);
   EXPECT_THROW(slab_pool(8, 128), std::invalid_argument);
@@ -147,7 +147,7 @@ TEST(slab, any_numbers_may_be_looked_up) {
 
 TEST(slab, a_node_keeps_its_contents_from_one_life_to_the_next) {
   slab<node> nodes;
-  const std::size_t all = slab_pool_access::per_chunk(nodes.pool());  // so that all are used again
+  const std::size_t all = slab_pool_access::per_chunk(nodes.pool());  // so that all are reused
   std::vector<node*> taken;
   for (std::size_t i = 0; i < all; ++i) {
     taken.push_back(nodes.allocate());
@@ -189,7 +189,7 @@ TEST(slab, never_hands_out_a_node_twice_under_random_use) {
     if (order.empty() || (order.size() < target ? random() % 4 != 0 : random() % 4 == 0)) {
       void* p = pool.allocate();
       const std::uint64_t stamp = random();
-      ASSERT_TRUE(live.emplace(p, stamp).second) << "handed out twice";
+      ASSERT_TRUE(live.emplace(p, stamp).second) << "allocated twice";
       std::memcpy(p, &stamp, sizeof stamp);
       order.push_back(p);
     } else {
@@ -197,7 +197,7 @@ TEST(slab, never_hands_out_a_node_twice_under_random_use) {
       void* p = order[which];
       std::uint64_t stamp = 0;
       std::memcpy(&stamp, p, sizeof stamp);
-      ASSERT_EQ(stamp, live[p]) << "somebody else wrote to it";
+      ASSERT_EQ(stamp, live[p]) << "another thread wrote to it";
       order[which] = order.back();
       order.pop_back();
       live.erase(p);
@@ -229,7 +229,7 @@ TEST(slab, accounts_for_every_node_and_byte) {
 
     for (node* n : taken) nodes.free(n);
     s = nodes.stats();
-    EXPECT_EQ(s.bytes_reserved, pages.bytes()) << "nothing is given back while the pool lives";
+    EXPECT_EQ(s.bytes_reserved, pages.bytes()) << "nothing is released during the pool's lifetime";
     EXPECT_EQ(s.nodes_live, 0U);
     EXPECT_EQ(s.nodes_free, 2 * per_chunk);
 
@@ -237,7 +237,7 @@ TEST(slab, accounts_for_every_node_and_byte) {
     EXPECT_EQ(nodes.stats().nodes_total, 2 * per_chunk) << "all that was freed is found again";
     EXPECT_EQ(nodes.stats().nodes_free, 0U);
   }
-  EXPECT_TRUE(pages.mapped.empty()) << "all is given back in the end";
+  EXPECT_TRUE(pages.mapped.empty()) << "all is released in the end";
 }
 
 std::size_t resident_pages(const void* memory, std::size_t bytes) {
@@ -270,9 +270,9 @@ TEST(slab, wants_huge_pages_once_there_is_a_second_chunk) {
   for (const auto& [memory, huge] : pages.wished_huge) EXPECT_TRUE(huge);
 }
 
-TEST(slab, out_of_memory_leaves_the_pool_as_it_was) {
+TEST(slab, out_of_memory_leaves_the_pool_unchanged) {
   constexpr std::size_t count = 5000;
-  constexpr std::size_t big = 4000;  // few to a chunk: many points at which memory is asked for
+  constexpr std::size_t big = 4000;  // few to a chunk: many allocations
   const int points = [] {
     counted_pages pages;
     slab_pool pool(big, 8, nullptr, pages);
@@ -310,7 +310,8 @@ TEST(slab, out_of_memory_leaves_the_pool_as_it_was) {
     EXPECT_EQ(pool.stats().nodes_live, taken.size());
     EXPECT_EQ(pool.try_allocate(), nullptr);
 
-    // What is freed can be had again, without memory; and all goes on when there is some.
+    // Freed nodes can be allocated again without memory; and everything continues when there is
+    // some.
     if (!taken.empty()) {
       void* p = *taken.begin();
       pool.free(p);
@@ -346,7 +347,7 @@ TEST(slab_death_test, a_node_freed_twice_ends_the_process) {
   EXPECT_DEATH(nodes.free(n),
                "slab_pool .*: free of node .* \\(index .*, version 2\\), which is free already");
 }
-TEST(slab, a_million_nodes_come_and_go) {
+TEST(slab, a_million_nodes_are_allocated_and_freed) {
   slab<node> nodes;
   const std::size_t count = scale(3'000'000, 200'000);
   std::vector<node*> taken;

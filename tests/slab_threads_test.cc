@@ -1,5 +1,5 @@
-// The slab under many threads at once: who allocates, who frees, who ends meanwhile, and the slots
-// by which it tells threads apart.
+// The slab with many threads: allocation, freeing, threads that end meanwhile, and the slots that
+// identify threads.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -38,7 +38,8 @@ TEST(slab, threads_share_a_pool_without_sharing_a_node) {
   slab<node> nodes;
   constexpr int threads = 4;
   const int rounds = scale(300'000, 30'000);
-  // Where threads leave nodes for one another: what is freed was often allocated elsewhere.
+  // Where threads leave nodes for each other: a node is often freed by another thread than the one
+  // that allocated it.
   std::vector<std::atomic<node*>> exchange(512);
   std::atomic<std::int64_t> live{0};
   in_threads(threads, [&](int me) {
@@ -89,8 +90,8 @@ TEST(slab, a_thread_that_only_frees_feeds_one_that_only_allocates) {
       << "no more than one chunk";
 }
 
-// Readers follow references whose nodes are freed and reused under their hands, as the header says:
-// the field with acquire, then the version. They go on until they have met enough of both kinds.
+// Readers follow references whose nodes are concurrently freed and reused, as the header says: the
+// field with acquire, then the version. They continue until they have seen enough of both kinds.
 TEST(slab, a_stale_reader_never_takes_one_life_for_another) {
   struct stamped {
     std::atomic<std::uint64_t> version_of_this_life{0};
@@ -148,11 +149,11 @@ TEST(slab, threads_that_end_leave_nothing_behind) {
   }
   const slab_stats s = nodes.stats();
   EXPECT_EQ(s.nodes_live, 0U);
-  // Were each thread's cache lost, it would be three chunks by now.
+  // If each thread's cache were lost, there would be three chunks by now.
   EXPECT_EQ(s.nodes_total, slab_pool_access::per_chunk(nodes.pool()));
 }
 
-TEST(slab, pools_come_and_go_while_threads_stay) {
+TEST(slab, pools_are_created_and_destroyed_while_threads_run) {
   std::unique_ptr<slab<node>> nodes;
   constexpr int threads = 3;
   std::barrier all(threads);
@@ -165,7 +166,7 @@ TEST(slab, pools_come_and_go_while_threads_stay) {
       for (int n = 0; n < 300; ++n) {
         taken.push_back(nodes->allocate());
         const std::uint64_t stamp = taken.back()->word.exchange(1000 + i);
-        EXPECT_TRUE(stamp == 7 || stamp == 1000 + i) << "a node of a pool that is gone: " << stamp;
+        EXPECT_TRUE(stamp == 7 || stamp == 1000 + i) << "a node of a destroyed pool: " << stamp;
         EXPECT_EQ(&slab_pool::owner(taken.back()), &nodes->pool());
       }
       for (int n = me; n < 300; ++n) nodes->free(taken[static_cast<std::size_t>(n)]);
@@ -183,18 +184,18 @@ TEST(slab, serves_destructors_that_run_as_a_thread_ends) {
   struct holder {
     node* held = nullptr;
     ~holder() {
-      EXPECT_NE(take_thread_slot(), no_thread_slot) << "it has yet to be given back";
+      EXPECT_NE(take_thread_slot(), no_thread_slot) << "it has not been returned yet";
       nodes.free(held);
       nodes.free(nodes.allocate());
     }
   };
-  // A key that is made after that of the slots, so that its destructor runs after theirs.
+  // A key that is created after that of the slots, so that its destructor runs after theirs.
   std::thread([] { take_thread_slot(); }).join();
   pthread_key_t late{};
   ASSERT_EQ(pthread_key_create(&late,
                                [](void* held) {
                                  EXPECT_EQ(take_thread_slot(), no_thread_slot)
-                                     << "taken now, it would never be given back";
+                                     << "taken now, it would never be returned";
                                  nodes.free(static_cast<node*>(held));
                                  nodes.free(nodes.allocate());
                                }),
@@ -229,7 +230,7 @@ TEST(slab, serves_more_threads_than_there_are_slots) {
   EXPECT_GE(without, 20);
   EXPECT_EQ(nodes.stats().nodes_live, 0U);
 }
-TEST(thread_slot, differs_between_threads_and_is_used_again) {
+TEST(thread_slot, differs_between_threads_and_is_reused) {
   std::barrier both(2);
   std::uint32_t slots[2] = {};
   in_threads(2, [&](int me) {

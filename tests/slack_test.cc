@@ -39,7 +39,7 @@ TEST(slack, chooses_a_round_time_within_what_it_is_given) {
 
 class slack : public testing::TestWithParam<engine_traits> {
  protected:
-  /// A timing wheel of 20 ms a bucket wakes for each bucket that comes down in that second.
+  /// A timing wheel of 20 ms a bucket wakes for each bucket that expires in that second.
   static std::uint64_t coming_down() { return GetParam().tick == 0ns ? 0 : 60; }
 
   /// How often time jumps for a thousand timers that are due in the same second.
@@ -110,7 +110,7 @@ TEST_P(slack, is_for_channel_timers_too) {
   }
 }
 
-TEST_P(slack, is_taken_away_by_a_reset_without) {
+TEST_P(slack, is_removed_by_a_reset_without_slack) {
   simulation sim({.engine = GetParam().engine});
   const auto begin = sim.now();
   timer t(1001ms, {.slack = 100s});

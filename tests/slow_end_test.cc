@@ -1,4 +1,4 @@
-// The report, in a build with assertions, of a handle whose end waits for its callback for long.
+// The report, in a build with assertions, of a handle whose destructor waits long for its callback.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

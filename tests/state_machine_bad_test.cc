@@ -1,6 +1,5 @@
-// What the state machine does when something is broken: every cell of the table of
-// docs/state-machine.md that says `bad`, and arguments that mean nothing, stop the process with the
-// timer, its state and the operation in the message.
+// Broken invariants: every cell of the table of docs/state-machine.md that says `bad`, and every
+// invalid argument, stop the process with the timer, its state and the operation in the message.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -51,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(heap, broken,
                                                           moving)),
                          cell_name);
 
-TEST_F(state_machine, a_state_that_is_none_stops_the_process) {
+TEST_F(state_machine, an_invalid_state_stops_the_process) {
   put(waiting);
   t_.state.set(static_cast<timer_state>(99));
   EXPECT_DEATH(del_timer(t_), "del_timer: timer 0x[0-9a-f]+ is in state not a state \\(99\\)");

@@ -39,7 +39,7 @@ TEST_F(every_schedule, in_which_an_insert_cleans_a_timer_that_is_changed_is_righ
   is_right("neighbours", neighbours(), any_number, 3);
 }
 
-TEST_F(every_schedule, in_which_the_handle_goes_away_frees_the_timer_once) {
+TEST_F(every_schedule, in_which_the_handle_is_destroyed_frees_the_timer_once) {
   is_right("drops", drops(), any_number, 3);
   is_right("busy drops", busy_drops(), 3, 3);
 }

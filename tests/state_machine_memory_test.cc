@@ -1,5 +1,5 @@
-// The state machine when memory runs out: the allocator fails at every point in turn, and whatever
-// was asked for leaves everything as it was and can be asked for again.
+// The state machine out of memory: the allocator fails at every point in turn, and each operation
+// leaves everything unchanged and can be repeated.
 #include <engine/ten_states/bad_timer.h>
 #include <engine/ten_states/state_machine.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ struct poor {
   inline static int references = 0;
 };
 
-/// All there is to see of a heap and its timers.
+/// The complete state of a heap and its timers.
 struct picture {
   std::vector<std::tuple<timer_state, std::int64_t, std::int64_t, std::uint64_t>> timers;
   std::vector<std::pair<std::int64_t, const void*>> entries;
@@ -90,7 +90,7 @@ class without_memory : public testing::Test {
     return p;
   }
 
-  /// Does it with no memory left, which must fail and change nothing if it needs any; then with
+  /// Performs it without memory, which must fail and change nothing if it needs any; then with
   /// memory.
   template <class F>
   void do_it(F&& f) {
@@ -136,7 +136,7 @@ TEST_F(without_memory, add_does_not_clean_what_it_then_cannot_add_to) {
   EXPECT_EQ(failures_, 1);
 }
 
-TEST_F(without_memory, mod_and_reset_leave_the_timer_as_new_or_as_removed_as_it_was) {
+TEST_F(without_memory, mod_and_reset_leave_the_timer_new_or_removed) {
   for (std::size_t i = 0; i < timers_.size(); ++i) {
     poor::timer& t = timers_[i];
     if (i % 2 == 0) {

@@ -1,4 +1,4 @@
-// Proof that the tests bite: bugs that the machine must not have, put back one at a time.
+// Mutation tests: bugs that the machine must not have, injected one at a time.
 //
 // Each mutant (engine/ten_states/mutation.h) is the machine with one historic bug. It must be
 // caught, by the check that the test names, within the scenarios that the machine itself passes;
@@ -36,7 +36,7 @@ const std::vector<ground>& grounds() {
   return all;
 }
 
-/// Lets a mutant loose on everything there is, list by list, until it is caught.
+/// Runs a mutant on all scenarios, list by list, until it is caught.
 template <mutant M>
 catch_of hunt() {
   for (const ground& g : grounds()) {
@@ -65,7 +65,7 @@ class mutants : public explored {
   template <mutant M>
   static void is_caught(const std::string& by) {
     const catch_of c = hunt<M>();
-    ASSERT_TRUE(c.found.failed) << "nobody caught it";
+    ASSERT_TRUE(c.found.failed) << "it was not caught";
     EXPECT_EQ(c.found.failed->check, by) << c.found.report();
     std::printf("[ mutant   ] caught by '%s' in %s, after %llu schedules: %s\n",
                 c.found.failed->check.c_str(), c.in.c_str(),
@@ -80,7 +80,7 @@ class mutants : public explored {
 TEST_F(mutants, go_21874_stop_on_a_timer_never_started_is_caught) {
   is_caught<mutant::go_21874>("bad timer");
 }
-TEST_F(mutants, go_35272_taking_a_removed_timer_by_a_plain_store_is_caught) {
+TEST_F(mutants, go_35272_claiming_a_removed_timer_by_a_plain_store_is_caught) {
   is_caught<mutant::go_35272>("structure");
 }
 TEST_F(mutants, go_35367_waiting_while_on_no_heap_is_caught) {
@@ -107,7 +107,7 @@ TEST_F(mutants, go_47762_missing_an_entry_that_moved_behind_the_scan_is_caught) 
 TEST_F(mutants, go_51654_leaving_the_earliest_time_on_an_empty_heap_is_caught) {
   is_caught<mutant::go_51654>("counters");
 }
-TEST_F(mutants, of_ours_reading_the_owner_after_letting_go_is_caught) {
+TEST_F(mutants, of_ours_reading_the_owner_after_release_is_caught) {
   is_caught<mutant::late_owner>("counters");
 }
 TEST_F(mutants, of_ours_dropping_the_reference_before_the_call_is_caught) {
@@ -123,7 +123,7 @@ exploration reset_to(std::int64_t when, auto policy) {
   return explore_all<decltype(policy)>("a time of zero", {s});
 }
 
-TEST_F(mutants, go_42424_letting_in_a_time_of_zero_is_caught) {
+TEST_F(mutants, go_42424_accepting_a_time_of_zero_is_caught) {
   const exploration mutated = reset_to(0, explorer_policy<mutant::go_42424>{});
   ASSERT_TRUE(mutated.failed);
   EXPECT_EQ(mutated.failed->check, "sleepers") << mutated.report();
@@ -138,7 +138,7 @@ TEST_F(mutants, go_42424_letting_in_a_time_of_zero_is_caught) {
 
 // ---- Slow and not wrong: caught by counting ----
 
-/// Counts how often anybody reads a timer's state; otherwise alone in the world.
+/// Counts how often a timer's state is read.
 template <mutant M>
 struct counting_policy {
   static constexpr mutant mutation = M;
@@ -185,8 +185,8 @@ struct counting_policy {
   inline static int looks = 0;
 };
 
-/// A thousand timers, of which one is reset to and fro, always to a time that has not come; after
-/// each reset the scheduler looks in. Returns how many timers were looked at in all.
+/// A thousand timers, of which one is reset to earlier and later, always to a time in the future;
+/// after each reset the scheduler checks the timers. Returns how many timers were visited in total.
 template <mutant M>
 int looks_of_resets_to_and_fro(int resets) {
   using policy = counting_policy<M>;

@@ -1,10 +1,10 @@
-// The state machine on real threads, for the thread sanitizer and for what the explorer cannot see:
-// memory that is reordered. Processors run, adjust, clear and hand over their timers, and look at
-// each other's, while other threads stop and reset all of them.
+// The state machine on real threads, for the thread sanitizer and for what the explorer cannot
+// find: memory reordering. Processors run, adjust, clear and move their timers, and check each
+// other's, while other threads stop and reset all of them.
 //
 // Time is a counter that the users advance. Every arming of a timer ends in exactly one of three
-// ways - it fires, a stop says true, a reset says true and replaces it - so in the end, when all is
-// quiet, the numbers must agree, timer by timer.
+// ways: it fires, a stop returns true, or a reset returns true and replaces it. So in the end the
+// numbers must agree, timer by timer.
 #include <engine/ten_states/bad_timer.h>
 #include <engine/ten_states/state_machine.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace verge::detail {
 namespace {
 
-/// Nodes that are on the free store, so that a sanitizer sees who comes too late.
+/// Nodes on the free store, so that a sanitizer finds a late access.
 struct threads {
   template <class T>
   using atomic = std::atomic<T>;
@@ -78,8 +78,8 @@ class world {
   world(const world&) = delete;
   world& operator=(const world&) = delete;
 
-  /// What a processor does all day: its own timers, and now and then another's; now and then it
-  /// hands all of its own over.
+  /// A processor: runs its own timers, and sometimes another's; sometimes it moves all of its
+  /// timers.
   void process(std::size_t me, unsigned seed) {
     std::minstd_rand random(seed);
     while (!quit_.load()) {
@@ -95,15 +95,15 @@ class world {
     }
   }
 
-  /// What users do: stop and reset timers that others stop and reset as well, and start some that
-  /// they forget about.
+  /// A user: stops and resets timers that others stop and reset as well, and starts some whose
+  /// handle it drops.
   void use(int operations, unsigned seed) {
     std::minstd_rand random(seed);
     for (int i = 0; i < operations; ++i) {
       node& n = *shared_[random() % shared_.size()];
       threads::timers& own = heaps_[random() % processors];
       const std::int64_t when = clock_.fetch_add(1) + static_cast<std::int64_t>(random() % 64);
-      // There may be more threads than cores: nobody is to have one for long.
+      // There may be more threads than cores: no thread must keep one for long.
       if (i % 4 == 0) std::this_thread::yield();
       switch (random() % 8) {
         case 0:
@@ -125,7 +125,7 @@ class world {
 
   void quit() { quit_ = true; }
 
-  /// When all threads are gone: runs what is left, and compares.
+  /// After all threads have ended: runs what is left, and compares.
   void settle() {
     const std::int64_t end = clock_.load() + 1000;
     for (threads::timers& ts : heaps_) {
@@ -162,7 +162,7 @@ class world {
     if (own && should_clear_deleted(ts)) clear_deleted_timers(ts);
   }
 
-  /// A timer whose handle goes away with the timer on the heap; a ticker is stopped first.
+  /// A timer whose handle is destroyed with the timer on the heap; a ticker is stopped first.
   static void forget(threads::timers& own, std::int64_t when, bool periodic) {
     auto* n = new node;
     n->when = when;

@@ -1,6 +1,6 @@
-// The table of docs/state-machine.md, cell by cell: each operation on a timer in each state, with
-// nobody else around. What the operation does to the state is held against the cell. The cells that
-// say `bad` are in state_machine_bad_test.cc.
+// The table of docs/state-machine.md, cell by cell: each operation on a timer in each state,
+// single-threaded. The state changes are compared with the cell. The cells that say `bad` are in
+// state_machine_bad_test.cc.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -125,7 +125,7 @@ TEST_F(state_machine, reset_keeps_what_is_not_the_time) {
   EXPECT_EQ(std::tuple(t_.nextwhen, t_.period, t_.seq), std::tuple(110, 30, 7U));
 }
 
-TEST_F(state_machine, mod_waits_for_whoever_holds_the_timer) {
+TEST_F(state_machine, mod_waits_for_the_holder_of_the_timer) {
   for (const timer_state s : {running, removing, modifying, moving}) {
     SCOPED_TRACE(name_of(s));
     heap_.heap.clear();
@@ -195,7 +195,7 @@ TEST_P(sweeps, keep_a_waiting_timer) {
   EXPECT_EQ(traced::references, 0);
 }
 
-TEST_P(sweeps, give_a_modified_timer_its_place) {
+TEST_P(sweeps, move_a_modified_timer_to_its_place) {
   for (const timer_state s : {modified_earlier, modified_later}) {
     SCOPED_TRACE(name_of(s));
     heap_.heap.clear();
@@ -284,7 +284,7 @@ TEST_F(state_machine, a_period_beyond_the_range_of_the_clock_is_never) {
   EXPECT_EQ(t_.when, INT64_MAX);
 }
 
-TEST_F(state_machine, run_takes_deleted_heads_off_and_gives_modified_ones_their_place) {
+TEST_F(state_machine, run_removes_deleted_heads_and_moves_modified_ones) {
   put(deleted);
   EXPECT_EQ(run_timer(heap_, now), -1);
   EXPECT_EQ(traced::path, "removing removed");
@@ -316,15 +316,15 @@ TEST_F(state_machine, stop_in_the_callback_is_false_for_a_one_shot_and_true_for_
   }
 }
 
-// ---- figures for those without the lock ----
+// ---- figures for readers without the lock ----
 
-TEST_F(state_machine, deleted_timers_above_a_quarter_are_to_be_cleared) {
+TEST_F(state_machine, deleted_timers_above_a_quarter_must_be_cleared) {
   heap_.num_timers.set(8);
   heap_.deleted_timers.set(2);
   EXPECT_FALSE(should_clear_deleted(heap_));
   heap_.deleted_timers.set(3);
   EXPECT_TRUE(should_clear_deleted(heap_));
-  heap_.deleted_timers.set(-1);  // counted off before it was counted
+  heap_.deleted_timers.set(-1);  // decremented before it was counted
   EXPECT_FALSE(should_clear_deleted(heap_));
 }
 

@@ -1,15 +1,14 @@
-// Everything at once: many threads, tasks and callbacks start, stop, reset, detach and destroy the
-// same timers while the number of processors changes, and afterwards every timer's books are
-// audited:
+// Many threads, tasks and callbacks start, stop, reset, detach and destroy the same timers while
+// the number of processors changes. Afterwards every timer is checked:
 //
-//  - Every arming ended in exactly one way: it fired, or a stop or a reset that said "true" took it
-//    back. None is lost and none fires twice.
-//  - No firing is early. Which arming of a shared timer a firing belongs to cannot be told, but
-//    this can: when the k-th firing came, at least k of all the deadlines had passed.
+//  - Every arming ended in exactly one way: it fired, or a stop or a reset that returned true
+//    revoked it. None is lost and none fires twice.
+//  - No firing is early. To which arming of a shared timer a firing belongs is unknown, but at the
+//    k-th firing at least k of all the deadlines must have passed.
 //  - No callback runs once the handle's destructor has returned.
 //
-// The work is done in rounds, each with timers and a runtime of its own, for as many seconds as
-// VERGE_STRESS_SECONDS says, on each engine (half a second if it says nothing).
+// The work is done in rounds, each with its own timers and runtime, for VERGE_STRESS_SECONDS
+// seconds on each engine (half a second if it is not set).
 
 #include <gtest/gtest.h>
 #include <verge/select.h>
@@ -51,7 +50,7 @@ nanoseconds time_for_each_engine() {
   return nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }
 
-TEST(stress_seconds, that_are_no_number_end_the_program_and_say_so) {
+TEST(stress_seconds, that_are_not_a_number_end_the_program_with_a_message) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   for (const char* wrong : {"abc", "", "10s", "-1", "nan", "inf"}) {
     EXPECT_EXIT(
@@ -64,7 +63,7 @@ TEST(stress_seconds, that_are_no_number_end_the_program_and_say_so) {
   }
 }
 
-/// What has been done with one timer, and what it has done.
+/// The operations on one timer, and its firings.
 class account {
  public:
   /// Before the call that arms it: the deadline is no earlier than this.
@@ -75,15 +74,15 @@ class account {
   void took_back(bool was_pending) { taken_back_ += was_pending; }
   void called(time_point at) {
     std::lock_guard held(lock_);
-    EXPECT_FALSE(closed_) << "a callback ran after the handle was gone";
+    EXPECT_FALSE(closed_) << "a callback ran after the handle was destroyed";
     firings_.push_back(at);
   }
-  /// Whoever receives may have been handed the time before the handle went, and tell us after.
+  /// A receiver may have got the time before the handle was destroyed, and report it after.
   void received(time_point at) {
     std::lock_guard held(lock_);
     firings_.push_back(at);
   }
-  /// The handle is gone: nothing may happen any more.
+  /// The handle is destroyed: nothing may happen any more.
   void close() {
     std::lock_guard held(lock_);
     closed_ = true;
@@ -96,7 +95,7 @@ class account {
   void audit() {
     std::lock_guard held(lock_);
     if (closed_) {
-      // What was pending, or had fired and not begun, has gone with the handle.
+      // What was pending, or had fired but not begun, was discarded with the handle.
       EXPECT_LE(firings_.size() + taken_back_, deadlines_.size());
     } else {
       EXPECT_EQ(firings_.size() + taken_back_, deadlines_.size())
@@ -118,8 +117,8 @@ class account {
   std::atomic<std::size_t> taken_back_{0};
 };
 
-/// A timer that everybody uses. The lock is for the handle's life: any number may stop and reset it
-/// at once, one may replace it.
+/// A shared timer. The lock guards the handle's lifetime: any number of threads may stop and reset
+/// it at once, one may replace it.
 struct shared_timer {
   std::shared_mutex life;
   verge::timer handle;
@@ -127,7 +126,7 @@ struct shared_timer {
   bool has_channel{false};
 };
 
-/// One round: its timers, and those who work on them.
+/// One round: its timers, and the threads and tasks that use them.
 class round {
  public:
   round(const engine_traits& engine, unsigned seed)
@@ -189,7 +188,7 @@ class round {
     }
   }
 
-  /// May a callback not wait for a lock: its timer may be about to be destroyed by who has it.
+  /// A callback must not wait for a lock: the holder may be about to destroy its timer.
   void one_step(generator& random, bool may_replace) {
     shared_timer& t = timers_[random() % timers_.size()];
     if (may_replace && random() % 32 == 0) {
@@ -204,7 +203,7 @@ class round {
     const auto now = clock::now();
     if (random() % 4 == 0) {
       const auto when = now + d;
-      // A time in the past is due at once: what is received is from then on.
+      // A time in the past is due at once: what is received is not earlier than that.
       t.books->about_to_arm(std::max(when, now));
       t.books->took_back(t.handle.reset_at(when));
     } else {
@@ -229,11 +228,11 @@ class round {
     }
   }
 
-  /// Destroys what is there, or lets it go, and puts something new in its place.
+  /// Destroys or detaches the timer, and replaces it.
   void replace(shared_timer& t, bool detach = false) {
     if (t.books != nullptr) {
       if (detach && !t.has_channel) {
-        // Nobody can stop it any more, and it shall not keep us waiting.
+        // No thread can stop it any more, and it must not delay the test.
         t.books->about_to_arm(clock::now() + 1ms);
         t.books->took_back(t.handle.reset(1ms));
         t.handle.detach();
@@ -271,7 +270,7 @@ class round {
     --receivers_;
   }
 
-  /// Stops what is left, waits until all that has fired has run, and looks at every account.
+  /// Stops what is left, waits until everything that has fired has run, and checks every timer.
   void close_books() {
     for (auto& t : timers_) t.books->took_back(t.handle.stop());
     for (const auto& books : all_books_) {
@@ -293,7 +292,7 @@ class round {
   std::atomic<unsigned> called_{0};
   std::atomic<int> receivers_{0};
   std::atomic<bool> over_{false};
-  /// Shared by callbacks that work on timers, so that none is in the middle of it when it is over.
+  /// Held shared by callbacks that use timers, so that none is in progress at the end.
   std::shared_mutex business_;
   chan<bool> no_more_;
   runtime rt_;
@@ -301,7 +300,7 @@ class round {
 
 class stress : public testing::TestWithParam<engine_traits> {};
 
-TEST_P(stress, every_arming_fires_or_is_taken_back_whatever_many_threads_do) {
+TEST_P(stress, every_arming_fires_or_is_revoked_whatever_many_threads_do) {
   const auto end = clock::now() + time_for_each_engine();
   for (unsigned seed = 1; seed == 1 || (clock::now() < end && !HasFailure()); ++seed) {
     SCOPED_TRACE("round " + std::to_string(seed));
@@ -309,9 +308,9 @@ TEST_P(stress, every_arming_fires_or_is_taken_back_whatever_many_threads_do) {
   }
 }
 
-/// Tickers: shared as well, but how often they tick depends on who gets when to reset them. What
-/// must hold: none ticks once it has been destroyed, and one that has been let alone goes on.
-TEST_P(stress, tickers_go_on_until_they_are_destroyed_whatever_many_threads_do) {
+/// Tickers: shared as well, but how often they tick depends on the order of resets. Required: none
+/// ticks after it was destroyed, and one that is not touched keeps ticking.
+TEST_P(stress, tickers_tick_until_they_are_destroyed_whatever_many_threads_do) {
   const auto end = clock::now() + time_for_each_engine() / 4;
   for (unsigned seed = 1; seed == 1 || (clock::now() < end && !HasFailure()); ++seed) {
     runtime rt({.processors = 3, .engine = GetParam().engine});
@@ -329,7 +328,7 @@ TEST_P(stress, tickers_go_on_until_they_are_destroyed_whatever_many_threads_do) 
       t.gone = std::make_shared<std::atomic<bool>>(false);
       t.ticks = std::make_shared<std::atomic<int>>(0);
       t.handle = every(period, [gone = t.gone, ticks = t.ticks] {
-        EXPECT_FALSE(*gone) << "a tick after the handle was gone";
+        EXPECT_FALSE(*gone) << "a tick after the handle was destroyed";
         ++*ticks;
       });
     };

@@ -1,5 +1,5 @@
-// Tasks and callbacks that block without saying so: more of them than there are processors, and
-// everything else goes on.
+// Tasks and callbacks that block outside verge::blocking: more of them than processors, and
+// everything else continues.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class stuck_processors : public testing::Test {
     ASSERT_TRUE(eventually([&] { return stuck.count() == processors + callbacks; }))
         << stuck.count();
   }
-  /// A timer fires, and a task begins, sleeps and goes on.
+  /// A timer fires, and a task begins, sleeps and resumes.
   void expect_all_goes_on() {
     std::atomic<bool> fired{false};
     const auto t = after_func(1ms, [&] { fired = true; });
@@ -51,7 +51,7 @@ class stuck_processors : public testing::Test {
       co_await verge::sleep(1ms);
       co_return 7;
     });
-    EXPECT_TRUE(eventually([&] { return begun.done(); })) << "no task begins, or goes on";
+    EXPECT_TRUE(eventually([&] { return begun.done(); })) << "no task begins, or resumes";
     stuck.release();
     EXPECT_EQ(begun.join(), 7);
   }
@@ -63,7 +63,7 @@ class stuck_processors : public testing::Test {
 
 TEST_F(stuck_processors, leave_other_timers_to_a_spare_one) {
   block_all();
-  // All through a second.
+  // For a whole second.
   std::mutex lock;
   std::vector<clock::duration> late;
   const auto start = clock::now();
@@ -91,8 +91,8 @@ TEST_F(stuck_processors, leave_other_timers_to_a_spare_one) {
       static_cast<double>(late.back().count()) * 1e-6);
 }
 
-/// Each callback starts the next one and blocks, so every single one has to be noticed: 10 ms each,
-/// and all is lost if it were seconds.
+/// Each callback starts the next one and blocks, so every single one must be detected: 10 ms each;
+/// seconds would be far too slow.
 TEST_F(stuck_processors, are_noticed_in_time_again_and_again) {
   constexpr int callbacks = 60;
   block_all();
@@ -121,7 +121,7 @@ TEST_F(stuck_processors, and_a_hundred_stuck_callbacks_let_timers_fire_and_tasks
   expect_all_goes_on();
 }
 
-/// Three times as many as there are processors, which all are of the kind that blocks.
+/// Three times as many as processors, all of which block.
 TEST_F(stuck_processors, are_not_all_that_tasks_can_be_stuck_in) {
   block_all();
   for (int i = 0; i < 2 * processors; ++i) rt.spawn(stuck.block()).detach();
@@ -129,7 +129,7 @@ TEST_F(stuck_processors, are_not_all_that_tasks_can_be_stuck_in) {
   expect_all_goes_on();
 }
 
-/// The queue of the processor it runs on is where a task's own tasks go.
+/// A task's own tasks are put into the queue of the processor it runs on.
 TEST_F(stuck_processors, leave_the_tasks_behind_them_to_spare_ones) {
   std::atomic<int> ran{0};
   for (int i = 0; i < processors; ++i) {
@@ -141,7 +141,7 @@ TEST_F(stuck_processors, leave_the_tasks_behind_them_to_spare_ones) {
   EXPECT_TRUE(eventually([&] { return ran == processors * 100; })) << ran;
 }
 
-/// Short ones, that is: they do not take a thread or a wait each.
+/// For short ones: they do not take a thread or a wait each.
 TEST_F(stuck_processors, let_many_tasks_begin_with_few_threads) {
   block_all();
   const auto start = clock::now();
@@ -149,7 +149,7 @@ TEST_F(stuck_processors, let_many_tasks_begin_with_few_threads) {
   std::atomic<int> ran{0};
   for (int i = 0; i < 10'000; ++i) rt.spawn([&] { ++ran; }).detach();
   EXPECT_TRUE(eventually([&] { return ran == 10'000; })) << ran;
-  // One comes up at first, and another for every 100 ms that one has not got on.
+  // One starts at first, and another for every 100 ms without progress.
   const auto waits = static_cast<std::uint64_t>((clock::now() - start) / 100ms);
   EXPECT_LE(rt.stats().threads - before, 2 + waits);
 }
@@ -165,9 +165,9 @@ TEST(slow_tasks, are_not_all_begun_at_once) {
   EXPECT_LE(begun, processors + waits) << "one for every 100 ms";
 }
 
-/// Callbacks that compute for long are overdue because the machine is short of processor time. More
-/// threads would make each of them slower, so they come up ever more slowly: the n-th 10 ms * 2^n
-/// after the last.
+/// Callbacks that compute for long are overdue because processor time is short. More threads would
+/// make each of them slower, so they start with increasing delays: the n-th 10 ms * 2^n after the
+/// previous one.
 TEST(computing_callbacks, do_not_take_a_thread_each) {
   runtime rt({.processors = 1});
   as_default here(rt);
@@ -182,7 +182,7 @@ TEST(computing_callbacks, do_not_take_a_thread_each) {
     }).detach();
   }
   EXPECT_TRUE(eventually([&] { return computing >= 4 && clock::now() > start + 500ms; }))
-      << computing << ": what is stuck in a loop is helped all the same";
+      << computing << ": what is stuck in a loop is still helped";
   const auto threads = rt.stats().threads;
   const auto waited = static_cast<double>((clock::now() - start) / 1ms);
   over = true;
@@ -191,7 +191,7 @@ TEST(computing_callbacks, do_not_take_a_thread_each) {
   EXPECT_TRUE(eventually([&] { return computing == 100; })) << computing;
 }
 
-TEST_F(stuck_processors, let_a_task_go_on_that_a_thread_has_something_for) {
+TEST_F(stuck_processors, let_a_task_resume_that_a_thread_wakes) {
   chan<int> from_outside;
   std::atomic<int> got{0};
   std::atomic<bool> waits{false};
@@ -205,7 +205,7 @@ TEST_F(stuck_processors, let_a_task_go_on_that_a_thread_has_something_for) {
   EXPECT_TRUE(eventually([&] { return got == 5; })) << got;
 }
 
-TEST_F(stuck_processors, let_a_task_go_on_that_waits_for_a_pipe) {
+TEST_F(stuck_processors, let_a_task_resume_that_waits_for_a_pipe) {
   auto [from, to] = make_pipe().or_throw();
   std::atomic<std::size_t> got{0};
   std::atomic<bool> waits{false};
@@ -220,7 +220,7 @@ TEST_F(stuck_processors, let_a_task_go_on_that_waits_for_a_pipe) {
   EXPECT_TRUE(eventually([&] { return got == 5; })) << got;
 }
 
-/// A task on a spare processor that never has nothing to do does not keep it for itself.
+/// A task that always has something to do does not monopolize a spare processor.
 TEST_F(stuck_processors, are_helped_though_a_spare_one_is_always_busy) {
   block_all();
   const test::restless busy(rt);
@@ -254,14 +254,14 @@ TEST(stuck_callbacks, leave_what_had_fired_with_them_to_a_spare_processor) {
   }
 }
 
-TEST_F(stuck_processors, are_helped_by_so_many_spare_ones_and_then_it_is_said_once) {
+TEST_F(stuck_processors, are_helped_by_a_limited_number_of_spare_ones_and_then_reported_once) {
   auto& scheduler = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
   scheduler.limit_spares(3);
   testing::internal::CaptureStderr();
   block_all(3);
   std::atomic<bool> fired{false};
   const auto t = after_func(0s, [&] { fired = true; });
-  // Once the timer is overdue the monitor finds out at every look.
+  // Once the timer is overdue, every run of the monitor detects it.
   const auto overdue = clock::now() + 20ms;
   ASSERT_TRUE(eventually([&] { return clock::now() > overdue; }));
   const auto looks = rt.stats().monitor_wakeups;

@@ -1,4 +1,4 @@
-// Tasks: what they give, what they throw, who owns them, how they run beside one another.
+// Tasks: results, exceptions, ownership, concurrency.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,12 +44,12 @@ std::string text_of(const std::exception_ptr& e) {
 
 // ---- Awaiting -----------------------------------------------------------------------------------
 
-TEST(task, gives_its_result_to_whoever_awaits_it) {
+TEST(task, passes_its_result_to_the_awaiter) {
   stepper s;
   EXPECT_EQ(go([]() -> task<int> { co_return co_await answer() + 1; }).join(), 43);
 }
 
-TEST(task, gives_its_exception_to_whoever_awaits_it) {
+TEST(task, passes_its_exception_to_the_awaiter) {
   stepper s;
   auto h = go([]() -> task<std::string> {
     try {
@@ -105,7 +105,7 @@ TEST(task, that_is_never_run_is_destroyed_with_its_parameters) {
     auto t = f(token(1));
     EXPECT_EQ(token::alive(), 1);
     auto other = std::move(t);
-    EXPECT_FALSE(t);
+    EXPECT_FALSE(t);  // NOLINT(bugprone-use-after-move): promised to be empty
     EXPECT_TRUE(other);
   }
   EXPECT_EQ(token::alive(), 0);
@@ -191,7 +191,7 @@ TEST(go, allocates_one_frame_and_one_record) {
 
 // ---- Joining ------------------------------------------------------------------------------------
 
-TEST(join_handle, gives_an_exception_to_a_coroutine_that_joins) {
+TEST(join_handle, passes_an_exception_to_a_joining_coroutine) {
   stepper s;
   auto h = go([]() -> task<int> {
     auto child = go(fail);
@@ -200,7 +200,7 @@ TEST(join_handle, gives_an_exception_to_a_coroutine_that_joins) {
   EXPECT_THROW(h.join(), std::runtime_error);
 }
 
-TEST(join_handle, gives_the_exception_of_a_plain_function) {
+TEST(join_handle, passes_the_exception_of_a_plain_function) {
   stepper s;
   EXPECT_THROW(go([] { throw std::runtime_error("x"); }).join(), std::runtime_error);
 }
@@ -222,7 +222,7 @@ TEST(join_handle, can_be_joined_once) {
   EXPECT_THROW(h.join(), std::logic_error);  // NOLINT(bugprone-use-after-move): that is the point
 }
 
-TEST(join_handle, is_joined_when_nothing_is_left_of_the_task) {
+TEST(join_handle, is_joined_after_the_task_is_destroyed) {
   stepper s;
   auto h = go(
       [t = token(1)](token) -> task<void> {
@@ -236,7 +236,7 @@ TEST(join_handle, is_joined_when_nothing_is_left_of_the_task) {
   h.join();
 }
 
-TEST(join_handle, can_be_joined_by_a_thread_that_no_scheduler_knows) {
+TEST(join_handle, can_be_joined_by_a_thread_that_belongs_to_no_scheduler) {
   runtime rt({.processors = 2});
   for (int i = 0; i < 100; ++i) {
     auto h = rt.spawn([i]() -> task<int> {
@@ -247,7 +247,7 @@ TEST(join_handle, can_be_joined_by_a_thread_that_no_scheduler_knows) {
   }
 }
 
-TEST(join_handle, that_is_dropped_lets_the_task_run_on) {
+TEST(join_handle, that_is_dropped_lets_the_task_continue) {
   stepper s;
   bool done = false;
   go([&]() -> task<void> {
@@ -338,7 +338,7 @@ TEST(scheduler_that_ends, destroys_what_is_suspended) {
     EXPECT_GE(token::alive(), 4);
   }
   EXPECT_EQ(token::alive(), 0);
-  EXPECT_FALSE(ch.try_send(1)) << "somebody who is gone still waits";
+  EXPECT_FALSE(ch.try_send(1)) << "a destroyed waiter is still registered";
 }
 
 TEST(scheduler_that_ends, destroys_what_has_not_begun) {
@@ -351,7 +351,7 @@ TEST(scheduler_that_ends, destroys_what_has_not_begun) {
   EXPECT_EQ(token::alive(), 0);
 }
 
-TEST(scheduler_that_ends, tells_those_who_join) {
+TEST(scheduler_that_ends, tells_the_joiners) {
   chan<int> ch;
   join_handle<void> h;
   {
@@ -378,7 +378,7 @@ TEST(scheduler_that_ends, destroys_tasks_that_join_one_another) {
 
 // ---- Coroutines of other kinds ------------------------------------------------------------------
 
-// A coroutine type that knows nothing of verge can await what verge has to offer.
+// A coroutine type that does not use verge can await verge's operations.
 struct stranger {
   struct promise_type {
     stranger get_return_object() noexcept { return {}; }

@@ -1,5 +1,5 @@
-// The time API beyond the conformance list: what may be called, what is thrown, who hears of
-// exceptions, and what becomes of handles and functions.
+// The time API beyond the conformance list: what may be called, what is thrown, where exceptions
+// are reported, and the lifetime of handles and functions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,12 +47,12 @@ TEST(after_func, spawns_a_coroutine_function) {
     });
     sim.run_for(15ms);
   }
-  // The handle is gone; what it had started goes on.
+  // The handle is destroyed; what it started continues.
   sim.run_for(1s);
   EXPECT_THAT(reached, ElementsAre(start + 10ms, start + 30ms));
 }
 
-TEST(after_func, keeps_what_the_coroutine_has_captured_until_it_ends) {
+TEST(after_func, keeps_the_captures_of_the_coroutine_until_it_ends) {
   simulation sim;
   auto kept = std::make_shared<int>(7);
   std::weak_ptr<int> watch = kept;
@@ -80,7 +80,7 @@ TEST(every, spawns_a_coroutine_each_time) {
   EXPECT_THAT(ended, ElementsAre(start + 35ms, start + 45ms, start + 55ms));
 }
 
-TEST(after_func, takes_what_can_only_be_moved) {
+TEST(after_func, accepts_a_move_only_function) {
   simulation sim;
   int seen = 0;
   const auto t = after_func(1ms, [p = std::make_unique<int>(5), &seen] { seen = *p; });
@@ -88,7 +88,7 @@ TEST(after_func, takes_what_can_only_be_moved) {
   EXPECT_EQ(seen, 5);
 }
 
-/// Counts how many of it there are.
+/// Counts its instances.
 struct counted {
   static inline std::atomic<int> alive = 0;
   counted() { ++alive; }
@@ -97,7 +97,7 @@ struct counted {
   ~counted() { --alive; }
 };
 
-TEST(after_func, ends_what_its_function_has_captured_with_the_handle) {
+TEST(after_func, destroys_the_captures_of_its_function_with_the_handle) {
   simulation sim;
   const std::array<char, 200> much{};
   {
@@ -131,7 +131,7 @@ TEST(timer, that_is_detached_fires_without_a_handle) {
   EXPECT_EQ(fired, 11);
 }
 
-TEST(timer, that_is_assigned_to_stops_what_it_was) {
+TEST(timer, that_is_assigned_to_stops_its_old_timer) {
   simulation sim;
   std::string fired;
   auto t = after_func(10ms, [&] { fired += 'a'; });
@@ -172,7 +172,7 @@ TEST(after, ends_when_its_channel_is_dropped) {
   EXPECT_EQ(rt.stats().total.timers_live, 0u);
 }
 
-TEST(sleep, goes_by_any_clock_that_counts_alike_and_any_unit) {
+TEST(sleep, accepts_any_clock_with_the_same_count_and_any_unit) {
   const auto start = std::chrono::steady_clock::now();
   verge::sleep_until(start + 2ms).wait();
   EXPECT_GE(std::chrono::steady_clock::now(), start + 2ms);
@@ -182,7 +182,7 @@ TEST(sleep, goes_by_any_clock_that_counts_alike_and_any_unit) {
 
 // ---- Errors -------------------------------------------------------------------------------------
 
-TEST(after_func, takes_a_point_in_time_of_any_clock_that_counts_alike) {
+TEST(after_func, accepts_a_time_point_of_any_clock_with_the_same_count) {
   simulation sim;
   const auto start = sim.now();
   std::vector<time_point> reached;
@@ -196,14 +196,14 @@ TEST(after_func, takes_a_point_in_time_of_any_clock_that_counts_alike) {
   EXPECT_THAT(reached, ElementsAre(start, start + 20ms, start + 30ms));
 }
 
-TEST(timer, takes_a_point_in_time) {
+TEST(timer, accepts_a_time_point) {
   simulation sim;
   const auto start = sim.now();
   EXPECT_EQ(timer(start + 20ms).c().recv(), start + 20ms);
   EXPECT_EQ(timer(start - 1h).c().recv(), start + 20ms) << "the time at which it fired";
 }
 
-TEST(after_func, refuses_no_function_at_all) {
+TEST(after_func, rejects_an_empty_function) {
   simulation sim;
   const auto refused =
       ThrowsMessage<std::invalid_argument>(StrEq("verge: a timer needs a function to call"));
@@ -220,14 +220,14 @@ TEST(timer, with_a_function_has_no_channel) {
                                   StrEq("verge: this timer calls a function and has no channel")));
 }
 
-TEST(ticker, refuses_a_policy_that_there_is_not) {
+TEST(ticker, rejects_an_unknown_policy) {
   simulation sim;
   EXPECT_THAT([] { static_cast<void>(verge::ticker(1s, static_cast<missed_ticks>(9))); },
               ThrowsMessage<std::invalid_argument>(StrEq(
                   "verge: no such policy for missed ticks; there are skip, burst and delay")));
 }
 
-TEST(ticker, says_which_period_it_refuses) {
+TEST(ticker, names_the_period_that_it_rejects) {
   simulation sim;
   EXPECT_THAT([] { static_cast<void>(verge::ticker(-5us)); },
               ThrowsMessage<std::invalid_argument>(
@@ -237,7 +237,7 @@ TEST(ticker, says_which_period_it_refuses) {
 
 // ---- Exceptions ---------------------------------------------------------------------------------
 
-/// Collects what a runtime's handler is given.
+/// Collects the exceptions passed to a runtime's handler.
 class heard {
  public:
   std::function<void(std::exception_ptr)> handler() {
@@ -262,7 +262,7 @@ class heard {
   std::vector<std::string> texts_;
 };
 
-TEST(exceptions, out_of_callbacks_reach_the_handler_and_harm_nobody) {
+TEST(exceptions, from_callbacks_reach_the_handler_and_harm_no_other) {
   heard h;
   simulation sim({.on_exception = h.handler()});
   int others = 0;
@@ -287,7 +287,7 @@ TEST(exceptions, out_of_callbacks_reach_the_handler_and_harm_nobody) {
   EXPECT_EQ(h.texts().size(), 7u);
 }
 
-TEST(exceptions, out_of_tasks_reach_the_joiner_or_else_the_handler) {
+TEST(exceptions, from_tasks_reach_the_joiner_or_else_the_handler) {
   heard h;
   runtime rt({.processors = 2, .on_exception = h.handler()});
   EXPECT_THAT([&] { rt.run([]() -> task<> { throw std::runtime_error("joined"); }); },
@@ -304,7 +304,7 @@ TEST(exceptions, out_of_tasks_reach_the_joiner_or_else_the_handler) {
   EXPECT_THROW(cancelled_one.join(), cancelled);
 }
 
-TEST(exceptions_that_nobody_takes, end_the_program_and_say_what_they_were) {
+TEST(unhandled_exceptions, terminate_the_program_with_their_text) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {
@@ -318,7 +318,7 @@ TEST(exceptions_that_nobody_takes, end_the_program_and_say_what_they_were) {
 
 // ---- Callbacks that misbehave -------------------------------------------------------------------
 
-TEST(a_callback_that_blocks_for_ever, holds_up_no_other_timer) {
+TEST(a_callback_that_blocks_forever, delays_no_other_timer) {
   for (const unsigned processors : {1U, 2U}) {
     runtime rt({.processors = processors});
     as_default here(rt);
@@ -353,13 +353,13 @@ TEST(a_callback_that_destroys_its_own_handle, ends_the_ticker_from_within) {
   EXPECT_EQ(counted::alive, 0);
 }
 
-/// A queue may still know such a timer, if it was started again. Whoever takes it off there ends
-/// what it has captured, but not before he has let go of all locks.
-TEST(a_callback_that_destroys_its_own_handle, leaves_its_captures_to_the_next_who_starts_a_timer) {
+/// Such a timer may still be in a queue, if it was restarted. The thread that removes it from there
+/// destroys its captures, but only after it has released all locks.
+TEST(a_callback_that_destroys_its_own_handle, leaves_its_captures_to_the_next_start_of_a_timer) {
   for (const engine e : engines()) {
     runtime rt({.processors = 1, .engine = e});
     const as_default here(rt);
-    std::vector<verge::timer> others(8);  // with so many it is not worth while to look for stopped
+    std::vector<verge::timer> others(8);  // with so many it does not look for stopped ones
     for (auto& t : others) t = after_func(50s, [] {});
     std::atomic<bool> in_place{false};
     std::atomic<bool> over{false};
@@ -380,23 +380,24 @@ TEST(a_callback_that_destroys_its_own_handle, leaves_its_captures_to_the_next_wh
 
 // ---- Time-outs ----------------------------------------------------------------------------------
 
-TEST(timeout, of_an_operation_that_does_not_take_place_withdraws_it) {
+TEST(timeout, of_an_operation_that_does_not_complete_withdraws_it) {
   simulation sim;
   chan<int> c;
   const auto start = sim.now();
   EXPECT_THAT([&] { verge::timeout(verge::recv(c), 50ms).wait(); },
               ThrowsMessage<timed_out>(StrEq("verge: not done in time")));
   EXPECT_EQ(sim.now(), start + 50ms);
-  EXPECT_FALSE(c.try_send(1)) << "nobody receives any more";
+  EXPECT_FALSE(c.try_send(1)) << "no receiver is left";
   EXPECT_THROW(verge::timeout(verge::send(c, 1), 50ms).wait(), timed_out);
   EXPECT_FALSE(c.try_recv());
 }
 
-TEST(timeout, of_an_operation_that_takes_place_gives_its_result) {
+TEST(timeout, of_an_operation_that_completes_returns_its_result) {
   simulation sim;
   chan<int> c(1);
   c.send(1);
-  EXPECT_EQ(verge::timeout(verge::recv(c), 0s).wait(), 1) << "what can be had at once is";
+  EXPECT_EQ(verge::timeout(verge::recv(c), 0s).wait(), 1)
+      << "what is available at once is received";
   EXPECT_THROW(verge::timeout(verge::recv(c), 0s).wait(), timed_out);
   sim.thread([=]() -> task<> {
        co_await verge::sleep(20ms);

@@ -1,4 +1,4 @@
-// The queue of the hybrid engine by itself, as verge::timer_queue: one thread, made-up times.
+// The queue of the hybrid engine alone, as verge::timer_queue: one thread, arbitrary times.
 
 #include <gtest/gtest.h>
 #include <support/scale.h>
@@ -65,7 +65,7 @@ TEST(timer_queue, stops_a_timer_once) {
   const auto t = q.start(at(10s), [kept] { FAIL() << "it was stopped"; });
   EXPECT_TRUE(q.pending(t));
   EXPECT_TRUE(q.stop(t));
-  EXPECT_EQ(kept.use_count(), 1) << "the callback goes when the timer does";
+  EXPECT_EQ(kept.use_count(), 1) << "the callback is destroyed with the timer";
   EXPECT_FALSE(q.stop(t));
   EXPECT_FALSE(q.reset(t, at(20s)));
   EXPECT_EQ(q.run(at(1h)), 0u);
@@ -76,7 +76,7 @@ TEST(timer_queue, does_not_take_an_old_name_for_a_new_timer) {
   const auto old = q.start(at(10s), [] {});
   q.stop(old);
   const auto next = q.start(at(10s), [] {});
-  EXPECT_EQ(next.index, old.index) << "memory is used again";
+  EXPECT_EQ(next.index, old.index) << "memory is reused";
   EXPECT_FALSE(q.stop(old));
   EXPECT_FALSE(q.pending({}));
   EXPECT_TRUE(q.stop(next));
@@ -114,15 +114,15 @@ TEST(timer_queue, lets_a_callback_use_it) {
   other = q.start(at(2s), [] { FAIL() << "the first callback stops it"; });
   q.start(at(1s), [&] {
     EXPECT_TRUE(q.stop(other));
-    q.start(at(1s), [&] { fired.push_back(1s); });
-    q.start(at(3s), [&] { fired.push_back(3s); });
+    q.start(at(1s), [&] { fired.emplace_back(1s); });
+    q.start(at(3s), [&] { fired.emplace_back(3s); });
   });
   EXPECT_EQ(q.run(at(2s)), 2u) << "what is started for now runs in the same call";
   EXPECT_EQ(q.run(at(3s)), 1u);
   EXPECT_EQ(fired, (std::vector<nanoseconds>{1s, 3s}));
 }
 
-TEST(timer_queue, goes_on_after_a_callback_that_throws) {
+TEST(timer_queue, continues_after_a_callback_that_throws) {
   queue q;
   int fired = 0;
   q.start(at(1s), [] { throw std::runtime_error("no"); });
@@ -148,7 +148,7 @@ TEST(timer_queue, takes_times_from_one_end_of_the_clock_to_the_other) {
   EXPECT_EQ(q.size(), 1u);
 }
 
-TEST(timer_queue, is_used_with_a_callback_type_and_a_clock_of_ones_own) {
+TEST(timer_queue, is_used_with_a_custom_callback_type_and_clock) {
   struct count {
     int* n;
     void operator()() const { ++*n; }
@@ -300,7 +300,7 @@ TEST(timer_queue, keeps_its_memory_in_proportion_to_the_timers_that_wait) {
   EXPECT_LE(q.bytes(), after_the_first + after_the_first / 8);
 }
 
-TEST(timer_queue, goes_on_with_the_entry_of_a_timer_that_was_stopped) {
+TEST(timer_queue, reuses_the_entry_of_a_stopped_timer) {
   queue q;
   const auto now = at(1h);
   int called = 0;
@@ -310,7 +310,7 @@ TEST(timer_queue, goes_on_with_the_entry_of_a_timer_that_was_stopped) {
     EXPECT_TRUE(q.stop(t));
     EXPECT_EQ(q.stale(), 1U);
   }
-  // Earlier than the entry that is there: it needs another.
+  // Earlier than the existing entry: it needs another.
   q.start(now + 5s, [&] { ++called; });
   EXPECT_EQ(q.stale(), 1U);
   EXPECT_EQ(q.run(now + 5s - 1ns), 0U);

@@ -1,5 +1,5 @@
-// The fast clock's arithmetic on a machine that is made up: what its counter and its kernel's clock
-// do is chosen here, also what no test could ask of a real one.
+// The fast clock's arithmetic on a simulated machine: the test controls its counter and its
+// kernel's clock, including behaviour that cannot be provoked on a real one.
 #include <clock/tsc_anchor.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 
 namespace {
 
-using verge::detail::bracketed_time;
 using verge::detail::tsc_anchor;
 using verge::detail::tsc_bounds;
 using verge::detail::tsc_rate;
@@ -27,7 +26,7 @@ class machine {
     time_ += static_cast<double>(whole) / ghz_ * (1 + steer);
   }
 
-  // The fast clock's now(), on this machine, with rdtsc done `early` ns before its turn.
+  // The fast clock's now() on this machine, with rdtsc executed `early` ns early.
   std::int64_t now(double early = 0) {
     const std::uint64_t seen = ticks - static_cast<std::uint64_t>(early * ghz_);
     if (anchor.covers(seen)) return anchor.reading(seen);
@@ -85,7 +84,7 @@ TEST_P(on_a_counter_of, readings_are_within_bounds_under_the_steering_that_ntp_m
   for (int i = 0; i < readings; ++i) {
     if (i % 1000 == 0) m.steer = steer(random);
     m.bracket_ns = random() % 16 == 0 ? 5000 : bracket(random);
-    // A preemption now and then, an idle second more seldom.
+    // A preemption now and then, an idle second more rarely.
     m.run(random() % 1000 == 0 ? 4e6 : random() % 10'000 == 0 ? 1e9 : pause(random));
     fast += m.anchor.covers(m.ticks);
     ASSERT_NO_FATAL_FAILURE(expect_within_bounds(m, early(random)));

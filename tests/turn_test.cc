@@ -1,4 +1,4 @@
-// A turn of a task: one that always finds something to do lets the others run all the same.
+// A turn of a task: a task that always finds something to do still lets the others run.
 
 #include <gtest/gtest.h>
 #include <verge/chan.h>
@@ -37,8 +37,8 @@ constexpr int calls_per_turn = per_turn / static_cast<int>(detail::operations_pe
 
 using step = std::function<task<>()>;
 
-/// How many steps of a task lie at most between two turns of another that does nothing but yield.
-/// A step is one operation that never has to wait.
+/// The greatest number of steps of a task between two turns of another that only yields. A step is
+/// one operation that does not wait.
 task<int> most_between_two_turns(step one_step) {
   int done = 0;
   auto busy = go([&]() -> task<> {
@@ -121,8 +121,8 @@ TEST_F(turn, one_that_joins_what_has_ended_yields) {
   });
 }
 
-/// Which task comes next in simulated time is drawn, so the other may be passed over, but not for
-/// ever; and the same seed gives the same run.
+/// In simulated time the next task is chosen at random, so the other may be passed over, but not
+/// forever; and the same seed gives the same run.
 TEST(simulated_turn, it_is_the_same_in_simulated_time) {
   auto run = [] {
     simulation sim({.seed = 7});
@@ -138,8 +138,8 @@ TEST(simulated_turn, it_is_the_same_in_simulated_time) {
   EXPECT_EQ(most, run());
 }
 
-/// What was received when the turn ended is there when the next one begins; nothing is lost or
-/// doubled, also if the task is cancelled between the two.
+/// What was received when the turn ended is available when the next one begins; nothing is lost or
+/// duplicated, even if the task is cancelled between the two.
 TEST_F(turn, what_was_received_at_the_end_of_a_turn_is_kept) {
   chan<int> ch(many);
   for (int i = 0; i < many; ++i) ch.send(i);
@@ -186,14 +186,14 @@ class always_ready {
   join_handle<> task_;
 };
 
-/// One that another thread spawns is in the global queue, beside a queue that is never empty.
+/// A task that another thread spawns is in the global queue, while the local queue is never empty.
 TEST_F(turn, a_task_from_outside_waits_for_the_end_of_a_turn_and_no_longer) {
   const always_ready busy(rt);
   const std::int64_t most = rt.run([&]() -> task<std::int64_t> {
     std::int64_t longest = 0;
     for (int i = 0; i < 20; ++i) {
       join_handle<std::int64_t> h;
-      // While this waits the processor stands still, so the task begins after it.
+      // While this waits the processor is blocked, so the task begins after it.
       std::thread([&] {
         h = rt.spawn([&]() -> task<std::int64_t> { co_return busy.operations(); });
       }).join();
@@ -205,8 +205,7 @@ TEST_F(turn, a_task_from_outside_waits_for_the_end_of_a_turn_and_no_longer) {
   EXPECT_LE(most, 2 * per_turn + 2);
 }
 
-/// Where workers look at the poller only when they have nothing else to do, an event waits for the
-/// monitor, which looks every 10 ms.
+/// If workers polled only when idle, an event would wait for the monitor, which polls every 10 ms.
 TEST_F(turn, an_event_does_not_wait_for_the_monitor) {
   const always_ready busy(rt);
   std::vector<std::int64_t> waited;

@@ -1,4 +1,4 @@
-// Waiting under a context: whatever is waited for ends when the context is done.
+// Waiting under a context: every wait ends when the context is done.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 using test::eventually;
 using test::scale;
 
-TEST(under, ends_whatever_is_waited_for) {
+TEST(under, ends_every_kind_of_wait) {
   simulation sim;
   sim.run([]() -> task<> {
     auto [ctx, cancel] = with_timeout(background(), 1s);
@@ -43,7 +43,7 @@ TEST(under, ends_whatever_is_waited_for) {
     EXPECT_THROW(co_await under(third, verge::sleep(1h)), context_error);
     auto [fourth, cancel_fourth] = with_timeout(background(), 1s);
     EXPECT_THROW(co_await under(fourth, std::move(h)), context_error);
-    EXPECT_FALSE(ch.try_send(1)) << "nobody waits any more";
+    EXPECT_FALSE(ch.try_send(1)) << "nothing waits any more";
     EXPECT_FALSE(ch.try_recv());
   });
 }
@@ -59,7 +59,7 @@ TEST(under, ends_a_wait_of_a_plain_thread) {
   EXPECT_FALSE(ch.try_send(1));
 }
 
-TEST(under, gives_the_result_of_what_is_faster_and_leaves_the_context) {
+TEST(under, returns_the_result_of_an_operation_that_completes_first) {
   simulation sim;
   auto [ctx, cancel] = with_cancel(background());
   chan<int> ch(1);
@@ -71,7 +71,7 @@ TEST(under, gives_the_result_of_what_is_faster_and_leaves_the_context) {
   EXPECT_TRUE(under(background(), verge::recv(verge::after(1s))).wait());
 }
 
-TEST(under, says_what_became_of_the_context) {
+TEST(under, says_why_the_context_is_done) {
   simulation sim;
   const std::error_code out_of_paper = std::make_error_code(std::errc::no_space_on_device);
   auto [ctx, cancel] = with_timeout(background(), 1s, out_of_paper);
@@ -89,7 +89,7 @@ TEST(under, says_what_became_of_the_context) {
               testing::ThrowsMessage<context_error>(testing::HasSubstr("was cancelled")));
 }
 
-TEST(under, ends_a_task_that_nobody_joins_without_further_ado) {
+TEST(under, ends_a_task_that_is_not_joined_silently) {
   simulation sim({.on_exception = [](const std::exception_ptr&) { ADD_FAILURE(); }});
   auto [ctx, cancel] = with_timeout(background(), 1s);
   go([c = ctx]() -> task<> { co_await under(c, verge::sleep(1h)); }).detach();
@@ -105,7 +105,7 @@ TEST(under, does_not_begin_what_comes_too_late) {
   EXPECT_EQ(ch.size(), 1u);
 }
 
-TEST(under, tells_apart_which_of_several_limits_it_was) {
+TEST(under, tells_which_of_several_limits_ended_it) {
   simulation sim;
   chan<int> ch;
   auto [far, cancel_far] = with_timeout(background(), 1h);
@@ -148,7 +148,7 @@ TEST(under, cancels_a_task_and_waits_for_its_end) {
   });
 }
 
-TEST(under, gives_way_to_the_cancellation_of_its_own_task) {
+TEST(under, lets_the_cancellation_of_its_task_win) {
   simulation sim;
   sim.run([]() -> task<> {
     auto [ctx, cancel] = with_timeout(background(), 1h);
@@ -227,7 +227,7 @@ TEST(under, a_context_and_what_comes_on_a_descriptor_race) {
     }
     to.close();
     while (co_await from.read_some(byte)) ++received;
-    EXPECT_EQ(received, rounds) << "nothing gets lost";
+    EXPECT_EQ(received, rounds) << "nothing is lost";
   });
 }
 

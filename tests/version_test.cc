@@ -3,9 +3,9 @@
 
 #include <string>
 
-TEST(version, is_said_by_the_library) { EXPECT_STREQ(verge::version(), "0.1.0"); }
+TEST(version, is_reported_by_the_library) { EXPECT_STREQ(verge::version(), "0.1.0"); }
 
-TEST(version, of_the_headers_is_there_for_the_preprocessor) {
+TEST(version, of_the_headers_is_defined_for_the_preprocessor) {
 #if VERGE_VERSION < 100 || VERGE_VERSION >= 10000
   FAIL() << "0.1.0 or later, before 1.0";
 #endif

@@ -1,5 +1,5 @@
-// The wheels as a user meets them: what their options refuse, what happens to delays that they
-// cannot keep exactly or not at all, and their threads.
+// The wheels from a user's view: invalid options, delays that they keep inexactly or not at all,
+// and their threads.
 
 #include <engine/queue_thread.h>
 #include <gmock/gmock.h>
@@ -110,7 +110,7 @@ TEST_P(wheel_engine, fires_what_is_due_now_or_in_the_past_within_a_tick) {
   EXPECT_EQ(sim.now(), begin);
 }
 
-/// Of every way in; and whatever it was that was refused, all else goes on as before.
+/// For every function; and whatever was rejected, everything else continues as before.
 TEST_P(wheel_engine, names_its_span_where_a_delay_is_beyond_it_and_takes_any_where_it_has_none) {
   simulation sim(simulated({.tick = 10ms, .size = 100}));
   int called = 0;
@@ -143,13 +143,13 @@ TEST_P(wheel_engine, names_its_span_where_a_delay_is_beyond_it_and_takes_any_whe
   }
   if (has_a_span()) {
     sim.run_for(510ms);
-    EXPECT_EQ(called, 1) << "the timer was not put off, and no other was started";
+    EXPECT_EQ(called, 1) << "the timer was not postponed, and no other was started";
     EXPECT_TRUE(tk.c().try_recv());
   }
 }
 
-/// All of one bucket, and they meddle with each other while it is emptied.
-TEST_P(wheel_engine, lets_a_callback_start_stop_and_put_off_timers) {
+/// All in one bucket; they stop and reset each other while it is emptied.
+TEST_P(wheel_engine, lets_a_callback_start_stop_and_postpone_timers) {
   simulation sim(simulated({.tick = 1ms, .size = 1000}));
   std::vector<verge::timer> all(100);
   bool over = false;
@@ -191,7 +191,7 @@ TEST_P(wheel_engine, drops_what_is_pending_when_its_runtime_ends) {
   }
   EXPECT_EQ(called, 0);
   for (auto& t : kept) {
-    EXPECT_FALSE(t.stop()) << "it will not fire, and nobody has stopped it";
+    EXPECT_FALSE(t.stop()) << "it will not fire, and it was not stopped";
     EXPECT_THAT([&] { t.reset(1ms); },
                 ThrowsMessage<std::logic_error>(HasSubstr("the runtime of this timer has ended")));
   }

@@ -1,4 +1,4 @@
-// The two wheels and the delay queue, by themselves: no thread, no clock, every step verified.
+// The two wheels and the delay queue alone: no thread, no clock, every step verified.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr std::int64_t us = 1'000;
 constexpr std::int64_t ms = 1'000 * us;
 constexpr std::int64_t s = 1'000 * ms;
 
-/// How a wheel asks for the time.
+/// How a wheel is driven.
 auto at(std::int64_t now) {
   return [now] { return now; };
 }
@@ -34,7 +34,7 @@ typename Wheel::hook* pop(Wheel& wheel, std::int64_t now) {
   return wheel.pop_due(now).timer;
 }
 
-/// The times of all that is due at `now`, in the order in which the wheel gives them.
+/// The times of everything due at `now`, in the order in which the wheel returns it.
 template <class Wheel>
 std::vector<std::int64_t> pop_all(Wheel& wheel, std::int64_t now) {
   std::vector<std::int64_t> times;
@@ -73,7 +73,7 @@ TYPED_TEST(wheel, has_nothing_to_do_while_it_is_empty) {
   EXPECT_FALSE(TypeParam::waits(t));
 }
 
-TYPED_TEST(wheel, takes_up_again_where_the_clock_is_after_it_stood_still) {
+TYPED_TEST(wheel, resumes_at_the_current_time_after_a_pause) {
   TypeParam w({.tick = ms, .size = 8});
   typename TypeParam::hook t;
   const std::int64_t a_year_on = 365 * 86'400 * s;
@@ -111,7 +111,7 @@ TYPED_TEST(wheel, refuses_a_tick_or_a_size_that_makes_no_wheel_and_says_which) {
   EXPECT_EQ(message({.tick = us, .size = 2}), "");
 }
 
-/// A random walk beside a list of what should be waiting.
+/// A random walk compared with a list of the pending timers.
 TYPED_TEST(wheel, agrees_with_a_plain_model_under_random_operations) {
   struct shape {
     wheel_shape wheel;
@@ -162,7 +162,7 @@ TYPED_TEST(wheel, agrees_with_a_plain_model_under_random_operations) {
   }
 }
 
-TEST(simple_wheel, refuses_a_delay_beyond_its_span_and_names_the_span) {
+TEST(simple_wheel, rejects_a_delay_beyond_its_span_and_names_the_span) {
   simple_wheel w({.tick = 10 * ms, .size = 100});
   list_hook t;
   w.insert(t, 1 * s, 0, at(1));  // just fits
@@ -208,7 +208,7 @@ TEST(simple_wheel, knows_the_first_tick_that_is_not_empty) {
   EXPECT_EQ(w.next_exactly(), 900 * ms);
 }
 
-/// Runs a wheel until it is empty, as a driver would; gives how often it woke.
+/// Runs a wheel until it is empty, like a driver; returns how often it woke.
 int drive(timing_wheel& w) {
   int wakes = 0;
   for (std::int64_t now = w.next(); now != 0; now = w.next(), ++wakes) {
@@ -250,7 +250,7 @@ TEST(timing_wheel, wakes_for_no_bucket_whose_timers_were_all_stopped) {
   EXPECT_LE(drive(w), static_cast<int>(w.levels()));
 }
 
-TEST(timing_wheel, has_room_for_every_time_there_is) {
+TEST(timing_wheel, has_room_for_every_time) {
   timing_wheel w({.tick = us, .size = 2});
   timing_wheel::hook end_of_time;
   timing_wheel::hook a_while;
@@ -274,7 +274,7 @@ TEST(timing_wheel, makes_levels_only_when_they_are_needed) {
   EXPECT_EQ(w.levels(), 2U);
 }
 
-TEST(timing_wheel, lets_a_bucket_be_filled_anew_while_its_timers_come_down) {
+TEST(timing_wheel, lets_a_bucket_be_refilled_while_its_timers_move_down) {
   timing_wheel w({.tick = ms, .size = 2});
   std::vector<timing_wheel::hook> timers(64);
   for (std::size_t i = 0; i < timers.size(); ++i) {
@@ -292,7 +292,7 @@ TEST(timing_wheel, lets_a_bucket_be_filled_anew_while_its_timers_come_down) {
   EXPECT_EQ(last, 64 * ms);
 }
 
-TEST(timing_wheel, gives_the_timers_of_one_tick_in_the_order_in_which_they_came) {
+TEST(timing_wheel, returns_the_timers_of_one_tick_in_the_order_of_their_start) {
   timing_wheel w({.tick = ms, .size = 20});
   std::vector<timing_wheel::hook> timers(1000);
   for (auto& t : timers) w.insert(t, 5 * s, 0, at(1));
@@ -309,8 +309,8 @@ TEST(timing_wheel, remembers_which_timers_are_periodic) {
   EXPECT_TRUE(w.pop_due(s).periodic);
 }
 
-/// A slot that is stopped is the next one's, and a chunk with none but stopped ones is given back.
-TEST(timing_wheel, takes_memory_in_proportion_to_the_timers_that_wait) {
+/// The slot of a stopped timer is reused, and a chunk with only stopped timers is freed.
+TEST(timing_wheel, uses_memory_in_proportion_to_the_pending_timers) {
   timing_wheel w({.tick = ms, .size = 20});
   const auto n = static_cast<std::size_t>(test::scale(50'000, 5'000));
   std::mt19937_64 random(1);
@@ -351,8 +351,8 @@ class scarce_pages final : public page_source {
   int left_ = 2;
 };
 
-/// Takes all chunks that are left: a timer for each, in buckets of their own. The last one, which
-/// found no room, does not wait.
+/// Uses all remaining chunks: a timer for each, in separate buckets. The last one, which found no
+/// room, is not pending.
 std::vector<timing_wheel::hook> take_all_memory(timing_wheel& w, std::int64_t bucket) {
   std::vector<timing_wheel::hook> timers(10'000);
   for (std::size_t i = 0; i < timers.size(); ++i) {
@@ -365,7 +365,7 @@ std::vector<timing_wheel::hook> take_all_memory(timing_wheel& w, std::int64_t bu
   return timers;
 }
 
-TEST(timing_wheel, is_as_it_was_where_there_is_no_memory_for_a_timer) {
+TEST(timing_wheel, is_unchanged_if_there_is_no_memory_for_a_timer) {
   scarce_pages pages;
   timing_wheel w({.tick = ms, .size = 8192}, pages);
   timing_wheel::hook t;
@@ -401,7 +401,7 @@ TEST(timing_wheel,
   EXPECT_EQ(fired, crowd.size());
 }
 
-TEST(divisor, divides_as_division_does) {
+TEST(divisor, divides_like_operator_slash) {
   std::mt19937_64 random(1);
   std::vector<std::int64_t> numbers = {0, 1, 2, 3, 999, 1000, 1001, INT64_MAX - 1, INT64_MAX};
   for (int i = 0; i < 1000; ++i) {

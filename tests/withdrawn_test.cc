@@ -1,5 +1,5 @@
-// What an operation has done that was given up: by timeout(), by under(), with its task. One test
-// per kind of operation; the table in docs/tasks-and-channels.md says the same in words.
+// What an operation has done when it is given up: by timeout(), by under(), with its task. One test
+// per kind of operation; docs/tasks-and-channels.md has the same table.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// In which way an operation is given up.
+/// How an operation is given up.
 enum class how : std::uint8_t {
   timeout_on_thread,
   timeout_in_task,
@@ -59,7 +59,7 @@ const char* name_of(how h) {
 
 class given_up : public net, public testing::WithParamInterface<how> {
  protected:
-  /// Makes an operation and gives it up once it has done all that it can and waits.
+  /// Starts an operation and gives it up once it waits.
   template <class Make, class Waits>
   auto give_up(Make make, Waits waits) {
     auto [ctx, cancel] = with_cancel(background());
@@ -73,7 +73,7 @@ class given_up : public net, public testing::WithParamInterface<how> {
     return result;
   }
 
-  /// With the right error, whichever way it was given up.
+  /// Checks the error for each way of giving up.
   static void expect_given_up(const std::error_code& error) {
     if (by_context(GetParam())) {
       EXPECT_EQ(error, context_errc::cancelled);
@@ -142,7 +142,7 @@ TEST_P(given_up, read_some_has_read_nothing) {
   EXPECT_EQ(text(bytes, from.read_some(bytes).wait().or_throw()), "abc");
 }
 
-TEST_P(given_up, read_full_says_how_much_it_has_read_and_the_next_read_goes_on_there) {
+TEST_P(given_up, read_full_reports_how_much_it_has_read_and_the_next_read_continues_there) {
   auto [from, to] = make_pipe().or_throw();
   EXPECT_TRUE(to.write_all("abc").wait());
   bytes64 bytes;
@@ -167,7 +167,7 @@ TEST_P(given_up, write_some_has_written_nothing) {
   EXPECT_EQ(timeout(from.read_some(read), 0s).wait().error, net_errc::timed_out) << "no more";
 }
 
-TEST_P(given_up, write_all_says_how_much_has_gone_out) {
+TEST_P(given_up, write_all_reports_how_much_was_written) {
   auto [from, to] = make_pipe().or_throw();
   const std::string much(1 << 20, 'x');
   const io_result put =
@@ -201,7 +201,7 @@ TEST_P(given_up, accept_leaves_the_connection_to_the_next_one) {
   EXPECT_EQ(text(bytes, far.read_some(bytes).wait().or_throw()), "abc");
 }
 
-/// A listener that does not accept, and whose queue is full: connecting to it takes for ever.
+/// A listener that does not accept, and whose queue is full: connecting to it never ends.
 class unresponsive {
  public:
   unresponsive() : listener_(tcp_listener::listen(endpoint::loopback(0), {.backlog = 0}).value) {
@@ -311,8 +311,7 @@ TEST_F(net, a_cancelled_task_is_told_how_much_its_write_has_written) {
   EXPECT_EQ(timeout(from.read_some(read), 0s).wait().error, net_errc::timed_out) << "no more";
 }
 
-/// A task that takes what it gets with or_throw() is cancelled all the same, and a limit on the
-/// task is still the limit.
+/// A task that uses or_throw() is still cancelled, and a limit on the task still applies.
 TEST_F(net, or_throw_of_what_was_cancelled_throws_cancelled) {
   as_default here(rt);
   auto [from, to] = make_pipe().or_throw();
@@ -330,10 +329,10 @@ TEST_F(net, or_throw_of_what_was_cancelled_throws_cancelled) {
   bytes64 bytes;
   EXPECT_THROW(static_cast<void>(timeout(from.read_some(bytes), 0s).wait().or_throw()),
                std::system_error)
-      << "being late is an error like others";
+      << "a time-out is an error like any other";
 }
 
-// ---- A limit that the engine does not take
+// ---- A limit that the engine does not support
 
 TEST(withdrawn, a_limit_that_cannot_be_kept_loses_nothing_either) {
   runtime rt({.processors = 1, .engine = engine::simple_wheel});
@@ -348,7 +347,7 @@ TEST(withdrawn, a_limit_that_cannot_be_kept_loses_nothing_either) {
   EXPECT_EQ(got.error, std::errc::invalid_argument);
 }
 
-// ---- What has no error to give throws
+// ---- Operations without an error in their result throw
 
 TEST(withdrawn, recv_send_and_select_have_not_happened) {
   simulation sim;
@@ -361,8 +360,8 @@ TEST(withdrawn, recv_send_and_select_have_not_happened) {
     EXPECT_THROW(co_await under(ctx, recv(ch)), context_error);
     EXPECT_THROW(co_await under(ctx, send(ch, 3)), context_error);
     EXPECT_THROW(co_await under(ctx, verge::select(recv(ch), send(ch, 4))), context_error);
-    EXPECT_FALSE(ch.try_recv()) << "nobody sends";
-    EXPECT_FALSE(ch.try_send(5)) << "nobody receives";
+    EXPECT_FALSE(ch.try_recv()) << "no sender";
+    EXPECT_FALSE(ch.try_send(5)) << "no receiver";
   });
 }
 
@@ -400,7 +399,7 @@ TEST(withdrawn, a_task_is_cancelled_and_waited_for) {
   });
 }
 
-// ---- Races: what is done and what gives it up come at the same moment
+// ---- Races between completion and giving up
 
 TEST_F(net, no_byte_is_lost_between_a_read_and_its_limit) {
   as_default here(rt);

@@ -1,8 +1,8 @@
 // Go's side of the comparison of verge with Go (../go_compare.cc).
 //
-// The workloads have the shapes of the benchmarks of Go's own time package, written anew so that they
-// run on request: the C++ side alternates between its own rounds and ours, as the two share a machine
-// whose speed drifts. It sends a line per round,
+// The workloads have the shapes of the benchmarks of Go's own time package, rewritten so that they
+// run on request: the C++ side alternates between its own rounds and ours, as the two share a
+// machine whose speed drifts. It sends a line per round,
 //
 //	StartStop processors=2 background=32768 milliseconds=200
 //
@@ -10,9 +10,9 @@
 //
 //	{"operations":2898000,"ns_per_operation":69.1}
 //
-// or, from a workload that measures how late things are, the samples: {"late_ns":[1033121,...]}.
-// What goes wrong is {"error":"..."}. The end of the input ends the program, and between two requests
-// it is blocked in a read and takes no processor time.
+// or, from a workload that measures how late things are, the samples: {"late_ns":[1033121,...]}. An
+// error is {"error":"..."}. The end of the input ends the program, and between two requests it is
+// blocked in a read and takes no processor time.
 package main
 
 import (
@@ -78,7 +78,7 @@ func main() {
 	answers := json.NewEncoder(os.Stdout)
 	for requests.Scan() {
 		if err := answers.Encode(answer(requests.Text())); err != nil {
-			os.Exit(1) // nobody is there to hear it
+			os.Exit(1) // the caller has ended
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Sockets: what a deadline costs that is put off, and round trips of small messages.
+// Sockets: the cost of a postponed deadline, and round trips of small messages.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// setReadDeadline puts off the deadline of a connection, as a server does with every request.
+// setReadDeadline postpones the deadline of a connection, as a server does with every request.
 func setReadDeadline(p parameters) figures {
 	const calls = 100000
 	return parallel(p, calls, func() {

@@ -219,7 +219,7 @@ func overContexts(p parameters, parent context.Context) figures {
 	})
 }
 
-// yield is two tasks per processor that make room for one another.
+// yield is two tasks per processor that yield to each other.
 func yield(p parameters) figures {
 	p.background = 0
 	return parallel(p, 2*batchSize, func() {

@@ -1,4 +1,4 @@
-// What sync.WaitGroup is to Go's side: tasks arrive, one waits for the last of them.
+// Like sync.WaitGroup on Go's side: tasks arrive, one waits for the last of them.
 #pragma once
 
 #include <verge/chan.h>
@@ -12,8 +12,8 @@ class countdown {
  public:
   explicit countdown(int count) : left_(count) {}
 
-  /// The last to arrive sends over a handle of its own: the one who waits may be gone, and this
-  /// object with it, before the sender has come back.
+  /// The last to arrive sends through its own copy of the handle: the waiting task may have resumed
+  /// and destroyed this object before the send returns.
   void arrive() {
     if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     chan<bool> done = done_;

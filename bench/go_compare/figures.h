@@ -1,4 +1,4 @@
-// What one round of a workload is asked to do and what it found, the same for verge and for Go.
+// The parameters and results of one round of a workload, the same for verge and for Go.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace verge::bench {
 /// What a round is to do. Each workload reads the part that concerns it.
 struct parameters {
   int processors{2};
-  /// Hour-long timers per processor that are there before the round starts.
+  /// Hour-long timers per processor that exist before the round starts.
   int background{1 << 15};
   /// How long to run, for workloads that count operations.
   std::chrono::milliseconds duration{200};

@@ -1,4 +1,4 @@
-// What a runtime does while there is nothing to do, with timers that are far away: nothing.
+// Checks that an idle runtime with timers that are far away does nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@ struct idleness {
   std::chrono::nanoseconds cpu{0};
 };
 
-/// Watches all threads of a process for a while, but the one that calls.
+/// Observes all threads of a process for a while, except the calling one.
 idleness watch_idle(pid_t process, std::chrono::milliseconds duration);
 
 }  // namespace verge::bench

@@ -31,7 +31,7 @@ task<void> busy_task() {
   co_return;
 }
 
-/// Makes sure that there is a running thread for every processor.
+/// Ensures that there is a running thread for every processor.
 task<void> warm_up(int processors) {
   std::vector<join_handle<void>> all;
   for (int i = 0; i < processors; ++i) all.push_back(go(busy_task()));
@@ -53,8 +53,8 @@ void spin_until(const std::atomic<int>& fired, int all) {
   }
 }
 
-/// Keeps one processor spinning and has a timer for each of the others, which must all wake up at
-/// the same time: each callback spins until all of them run.
+/// Keeps one processor spinning and has a timer for each of the others, which must all wake at the
+/// same time: each callback spins until all of them run.
 task<figures> sample_parallel_timers(parameters p) {
   constexpr auto delay = 1ms;
   const int timers = p.processors - 1;

@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using message = std::array<char, 64>;
 
-// ---- A deadline that is put off
+// ---- A postponed deadline
 
 constexpr int calls = 100'000;
 

@@ -35,8 +35,8 @@ void print(const comparison& line);
 void print(const idle_comparison& idle);
 void print_summary(const std::vector<comparison>& lines);
 
-/// Both throw std::runtime_error if the file cannot be written; the first is for finding out before
-/// minutes have gone into the figures.
+/// Both throw std::runtime_error if the file cannot be written; the first is a check before minutes
+/// of measuring.
 void check_writable(const std::filesystem::path& file);
 void write_json(const std::filesystem::path& file, const std::string& go_version, int processors,
                 int rounds, const std::vector<comparison>& lines, const idle_comparison& idle);

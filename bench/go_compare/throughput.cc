@@ -63,8 +63,8 @@ void fill(std::vector<timer>& background, int count) {
   for (int i = 0; i < count; ++i) background.push_back(after_func(1h, [] {}));
 }
 
-/// Runs batches on every processor at once, for the time given, over timers that are there already
-/// but far away: what a busy server's timers look like.
+/// Runs batches on every processor at once, for the given time, with existing timers that are far
+/// away, as on a busy server.
 template <class Batch>
 task<figures> measure(parameters p, int operations_per_batch, Batch batch) {
   std::vector<std::vector<timer>> background(static_cast<std::size_t>(p.processors));
@@ -142,7 +142,7 @@ struct chain {
       if (--left > 0) {
         start_next();
       } else {
-        chan<bool> ours = done;  // the chain may go as soon as it is known to have ended
+        chan<bool> ours = done;  // the chain may be destroyed as soon as it is known to have ended
         ours.send(true);
       }
     }).detach();
@@ -221,7 +221,7 @@ task<void> yield_often() {
   for (int i = 0; i < batch_size; ++i) co_await verge::yield();
 }
 
-/// Two tasks per processor that make room for one another.
+/// Two tasks per processor that yield to each other.
 task<void> yield_batch() {
   auto one = go(yield_often());
   auto other = go(yield_often());

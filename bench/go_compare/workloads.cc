@@ -39,7 +39,7 @@ workload over_contexts(const std::string& name, int live, run_fn run) {
           [live](parameters& p) { p.background = live / p.processors; }, run};
 }
 
-/// Deadlines are put off with every request: that is to be four times as fast.
+/// Deadlines are postponed with every request: the goal is four times as fast.
 workload put_off_deadline() {
   return {"SetReadDeadline",
           "SetReadDeadline",

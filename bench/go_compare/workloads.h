@@ -11,7 +11,7 @@
 
 namespace verge::bench {
 
-/// A number that a workload is judged by, and how many times better than Go's it is meant to be.
+/// A figure of a workload, and its goal: how many times better than Go's.
 struct goal {
   statistic what;
   double ratio;

@@ -1,8 +1,8 @@
 // Boost.Asio: a steady_timer for each, on one io_context.
 //
-// For one thread alone the io_context is told so (BOOST_ASIO_CONCURRENCY_HINT_UNSAFE), which takes
-// its locks away. A timer that is stopped is destroyed, which cancels its wait; the handler of that
-// runs when the loop has its turn.
+// For a single thread the io_context is told so (BOOST_ASIO_CONCURRENCY_HINT_UNSAFE), which removes
+// its locks. A stopped timer is destroyed, which cancels its wait; the handler of that runs when
+// the loop runs.
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>

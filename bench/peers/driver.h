@@ -1,4 +1,4 @@
-// The workloads of workloads.md, once, for every system that is linked: each brings an adapter.
+// The workloads of workloads.md for all linked systems, each of which provides an adapter.
 //
 // An adapter is one instance of the system, with no timers at first:
 //
@@ -17,8 +17,8 @@
 //     void in_threads(n, f);                     // calls f(0) ... f(n-1), each on its own thread
 //   };
 //
-// Each operation reads the clock, in the system or in the adapter. Where there is a loop it gets a
-// turn after every thousand operations: what a system puts off until then is part of its cost.
+// Each operation reads the clock, in the system or in the adapter. A loop, if there is one, runs
+// after every thousand operations: what a system defers until then is part of its cost.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,8 @@
 namespace verge::bench {
 
 struct setting {
-  /// Whether several threads may use it, and how many; systems that have a faster way for one
-  /// thread alone take that if not.
+  /// Whether several threads may use it, and how many; systems with a faster way for a single
+  /// thread use that otherwise.
   bool shared = false;
   unsigned threads = 1;
   /// The most precise way that the system documents, where that is not the usual one.
@@ -66,7 +66,7 @@ class driver {
   using handles = std::vector<handle, huge_allocator<handle>>;
   static constexpr std::size_t turn = 1024;
 
-  /// What one thread has: an instance that may be others' as well, and timers of its own.
+  /// The state of one thread: an instance that may be shared, and its own timers.
   struct alignas(128) lane {
     Adapter& system;
     random_numbers random;
@@ -93,7 +93,7 @@ class driver {
   static void reset_later(lane& l) { l.system.reset(l.any(), 61 * second); }
   static void reset_back_forth(lane& l) { l.system.reset(l.any(), l.random.delay()); }
 
-  /// At least so many operations, and for the time that was asked for; how many it were.
+  /// At least that many operations, for at least the requested time; returns how many.
   template <class Operation>
   std::size_t work(Operation operation, std::size_t at_least, unsigned thread, Adapter& a) const {
     const std::int64_t end = now() + request_.milliseconds * millisecond;
@@ -106,7 +106,7 @@ class driver {
     return done;
   }
 
-  /// The longest time between two operations. A pass of its own, as it reads the clock for each.
+  /// The longest time between two operations. A separate pass, as it reads the clock for each.
   template <class Operation>
   static double longest_of(Operation operation, std::size_t operations, Adapter& a) {
     std::int64_t longest = 0;
@@ -133,8 +133,8 @@ class driver {
     return result;
   }
 
-  /// One operation over and over. As many as there are timers come first: they warm up, and bring
-  /// the system to where what it has put off comes due as fast as it is put off.
+  /// One operation repeatedly. First as many as there are timers: they warm up, and bring the
+  /// system to a steady state of deferred work.
   answer throughput(void (*operation)(lane&)) const {
     Adapter a(setting{});
     answer result;
@@ -165,8 +165,8 @@ class driver {
     return result;
   }
 
-  /// The calls under way stand in a ring: the oldest has its answer when the next one is made. One
-  /// in a hundred never gets one: its deadline passes before its place in the ring is needed again.
+  /// The pending calls are in a ring: the oldest has its answer when the next one is made. One in a
+  /// hundred never gets one: its deadline passes before its place in the ring is needed again.
   answer rpc_deadlines() const {
     constexpr std::int64_t deadline = 50 * millisecond;
     constexpr std::size_t lost = 100;
@@ -183,7 +183,7 @@ class driver {
             handle& oldest = l.timers[calls % l.timers.size()];
             if (++calls % lost == 0) {
               handle& place = unanswered[losses++ % unanswered.size()];
-              a.stop(place);  // long fired: gives its memory back
+              a.stop(place);  // long fired: frees its memory
               place = std::move(oldest);
               oldest = handle{};
             }
@@ -220,7 +220,7 @@ class driver {
            static_cast<double>(request_.timers);
   }
 
-  /// After many have come and gone: what is kept for timers that are no more shows here.
+  /// After many timers were started and stopped: includes what is kept for stopped timers.
   answer memory() const {
     Adapter a(setting{});
     answer result;
@@ -238,8 +238,8 @@ class driver {
     return result;
   }
 
-  /// The timers are set for one second that begins when all are started; over that second the
-  /// process stands still.
+  /// The timers are set for one second that begins when all are started; during that second the
+  /// process is stopped.
   answer fire() const {
     Adapter a(setting{});
     const std::size_t n = request_.timers;
@@ -311,7 +311,7 @@ class driver {
     lane live(a, others, request_.seed);
     lane l(a, n, request_.seed + 1);
     a.enter([&] {
-      // More than the window away, and within what any wheel takes.
+      // Beyond the window, and within the span of any wheel.
       for (handle& h : live.timers)
         h = a.start(30 * second + live.random.within(31 * second), nullptr);
       const std::int64_t first = now() + 100 * millisecond;

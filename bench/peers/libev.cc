@@ -1,8 +1,8 @@
 // libev: an ev_timer for each.
 //
 // The loop's time is that of its last turn: it is brought up to date before each operation. A
-// time-out is pushed back with ev_timer_again, which its documentation calls the most efficient;
-// that makes the timer a repeating one, so its callback stops it.
+// time-out is extended with ev_timer_again, which its documentation calls the most efficient; that
+// makes the timer a repeating one, so its callback stops it.
 
 #include <ev.h>
 

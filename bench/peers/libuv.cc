@@ -1,10 +1,10 @@
 // libuv: a uv_timer_t for each.
 //
-// A handle's memory may go only after uv_close and a turn of the loop, so a timer that was stopped
-// is kept and started again for the next, as the documentation allows. The loop's time is that of
-// its last turn: it is brought up to date before each operation. It counts in milliseconds and
-// rounds down, so a delay is rounded up and gets one more: then it is never early. Where precision
-// counts the deadline itself is rounded up instead, for which the clock is read once more.
+// A handle's memory may be freed only after uv_close and a turn of the loop, so a stopped timer is
+// kept and restarted as the next one, as the documentation allows. The loop's time is that of its
+// last turn: it is brought up to date before each operation. It counts in milliseconds and rounds
+// down, so a delay is rounded up and gets one more: then it is never early. Where precision counts
+// the deadline itself is rounded up instead, for which the clock is read once more.
 
 #include <uv.h>
 

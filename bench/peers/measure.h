@@ -1,4 +1,4 @@
-// What every workload is measured with: clocks, memory, random deadlines, and how callbacks count.
+// The tools of all workloads: clocks, memory, random deadlines, and counting of callbacks.
 #pragma once
 
 #include <time.h>
@@ -62,7 +62,7 @@ class random_numbers {
   std::uint64_t state_;
 };
 
-/// Memory on huge pages, for what is the benchmark's own and not to be measured.
+/// Memory on huge pages, for the benchmark's own data, which is not measured.
 template <class T>
 struct huge_allocator {
   using value_type = T;
@@ -75,7 +75,7 @@ struct huge_allocator {
   bool operator==(const huge_allocator& /*other*/) const { return true; }
 };
 
-/// Counts callbacks, each thread for itself, so that counting does not make threads meet.
+/// Counts callbacks per thread, so that counting causes no contention.
 class fired_counter {
  public:
   void add() noexcept {
@@ -98,20 +98,21 @@ class fired_counter {
 };
 inline fired_counter fired;
 
-/// A timer whose lateness is taken: set before it starts, written by its callback.
+/// A timer whose lateness is measured: set before it starts, written by its callback.
 struct appointment {
   std::int64_t due = 0;
   std::int64_t late = 0;
 };
 
-/// The callback of every timer: counts, and keeps the appointment if there is one.
+/// The callback of every timer: counts, and records the appointment if there is one.
 inline void call(appointment* a) noexcept {
   if (a != nullptr) a->late = now() - a->due;
   fired.add();
 }
 
 /// Stops the whole process, with all of its threads, for so long: what becomes due meanwhile is
-/// overdue, all of it, when the process goes on. A child does it, as nobody can wake himself.
+/// overdue, all of it, when it continues. A child does it, as a stopped process cannot wake
+/// itself.
 inline void stand_still(std::int64_t ns) {
   if (ns <= 0) return;  // starting them took so long that all are overdue already
   const std::string me = std::to_string(::getpid());

@@ -1,14 +1,14 @@
-// A peer: a system that keeps timers, ours or another's, asked for one measurement at a time.
+// A peer: a timer system, ours or another, that performs one measurement at a time.
 //
-// Whoever measures sends a request and gets an answer; between processes each is one line of text.
-// The same lines are spoken by the systems that are linked into the tool, which runs itself as a
-// child for each of them, and by the programs in other languages (go/, netty/, tokio/):
+// The tool sends a request and gets an answer; between processes each is one line of text. The same
+// protocol is used by the systems linked into the tool, which runs itself as a child for each of
+// them, and by the programs in other languages (go/, netty/, tokio/):
 //
 //   start_stop timers=100000 threads=1 milliseconds=200 seed=7
 //   {"ns_per_op":41.3,"longest_ns":5121}
 //
-// "version" is answered by {"version":"..."}. What goes wrong is {"error":"..."}, and a workload
-// that a system cannot do is {"unsupported":"why"}. Lateness comes as samples in nanoseconds:
+// "version" is answered by {"version":"..."}. An error is {"error":"..."}, and a workload that a
+// system cannot do is {"unsupported":"why"}. Lateness comes as samples in nanoseconds:
 // {"late_ns":[...]}. The end of the input ends the program; between two requests it waits in a
 // read. workloads.md says what each workload does.
 #pragma once
@@ -33,7 +33,7 @@ struct request {
 };
 
 struct answer {
-  /// By the names of the report's metrics: "ns_per_op".
+  /// Keyed by the names of the report's metrics: "ns_per_op".
   std::map<std::string, double> metrics;
   std::vector<std::int64_t> late_ns;
 };

@@ -1,4 +1,4 @@
-// The lines that requests and answers are between processes; peer.h describes them.
+// Requests and answers as lines between processes; peer.h describes them.
 #pragma once
 
 #include <iosfwd>
@@ -9,11 +9,11 @@
 namespace verge::bench {
 
 std::string to_line(const request& r);
-/// Throws std::runtime_error for a line that is no request.
+/// Throws std::runtime_error for an invalid request.
 request parse_request(const std::string& line);
 
 std::string to_line(const answer& a);
-/// Throws `unsupported`, or std::runtime_error with what the peer said is wrong.
+/// Throws `unsupported`, or std::runtime_error with the peer's error.
 answer parse_answer(const std::string& line);
 std::string parse_version(const std::string& line);
 

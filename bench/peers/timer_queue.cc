@@ -1,4 +1,4 @@
-// verge::timer_queue: the queue of the hybrid engine alone, for loops that are there already.
+// verge::timer_queue: the queue of the hybrid engine alone, for existing event loops.
 
 #include <verge/clock.h>
 #include <verge/queue.h>

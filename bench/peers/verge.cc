@@ -1,4 +1,4 @@
-// verge itself: a runtime with the engine asked for, and handles, as a program would have them.
+// verge itself: a runtime with the requested engine, and handles, as in a program.
 //
 // The workload runs as a task of the runtime, as goroutines do on Go's side; callbacks run on
 // whichever processor finds them due. There are as many processors as cores, as by default.

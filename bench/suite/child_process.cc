@@ -68,7 +68,7 @@ bool run_program(const std::vector<std::string>& words, const std::string& folde
 }
 
 child_process::child_process(const std::vector<std::string>& words) : name_(words.at(0)) {
-  std::signal(SIGPIPE, SIG_IGN);  // a program that has ended is an error, not our end
+  std::signal(SIGPIPE, SIG_IGN);  // a program that has ended is an error, but must not end this one
   auto to_child = make_pipe();
   auto from_child = make_pipe();
   requests_ = to_child[1];

@@ -1,4 +1,4 @@
-// A program that is asked line by line over its standard input and output.
+// A child program, controlled line by line over its standard input and output.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ class program_not_found : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Runs a program to its end. False if it failed; what it prints goes to our standard error.
+/// Runs a program to its end. Returns false if it failed; its output goes to our standard error.
 bool run_program(const std::vector<std::string>& words, const std::string& folder = ".");
 
 class child_process {

@@ -1,4 +1,4 @@
-// Gathers the answers of a run and makes figures of them.
+// Collects the answers of a run and computes figures from them.
 #pragma once
 
 #include <map>

@@ -1,9 +1,9 @@
-// Two reports beside each other: what has changed by more than the noise.
+// Compares two reports: what has changed by more than the noise.
 //
 // A figure has changed if the repetitions of the two runs do not overlap and the medians differ by
-// more than a tenth. Where one of them has fewer than three repetitions, whose spread says little,
-// it takes three tenths; and for figures that a single hiccup of the machine makes (the longest
-// operation, the last thousandth of lateness), it takes a factor of two.
+// more than a tenth. If one of them has fewer than three repetitions, whose spread means little,
+// the threshold is three tenths; and for figures that a single hiccup of the machine determines
+// (the longest operation, the last thousandth of lateness), it is a factor of two.
 #pragma once
 
 #include <string>

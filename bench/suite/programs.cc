@@ -52,7 +52,7 @@ std::vector<std::string> build_netty() {
   build({"javac", "-d", classes.string(), "-cp", jar.string(), "Peer.java", "Measure.java",
          "Workloads.java"},
         sources / "netty");
-  // Threads of the machine that come and go would take their processor time with them.
+  // Threads of the virtual machine that end would take their processor time with them.
   return {"java", "-XX:-UseDynamicNumberOfCompilerThreads", "-XX:-UseDynamicNumberOfGCThreads",
           "-cp",  classes.string() + ":" + jar.string(),    "Peer"};
 }

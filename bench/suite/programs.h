@@ -1,5 +1,5 @@
-// The peers that are programs in other languages: bench/peers/go, netty and tokio. Each is built
-// when it is first asked for, without the network, from what Debian's packages have put in place.
+// The peers that are programs in other languages: bench/peers/go, netty and tokio. Each is built on
+// first use, without the network, from Debian's packages.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace verge::bench {
 
-/// Each builds and gives the command that starts it. Throws std::runtime_error that says what is
-/// missing.
+/// Each builds the program and returns the command that starts it. Throws std::runtime_error,
+/// naming what is missing.
 std::vector<std::string> build_go();
 std::vector<std::string> build_go_program(const std::filesystem::path& source,
                                           const std::filesystem::path& binary);

@@ -36,7 +36,7 @@ result result_in(const json& row) {
 
 using texts = std::map<std::string, std::string>;
 
-/// The schema is looked at first: what follows may mean something else in another.
+/// The schema is checked first: the rest may mean something else in another one.
 void check_schema(const json& j) {
   if (!j.is_object() || !j.contains("schema")) {
     throw std::runtime_error("this is no report of verge bench: it has no \"schema\"");
@@ -44,7 +44,7 @@ void check_schema(const json& j) {
   if (j["schema"] != schema_version) {
     throw std::runtime_error("its schema is " + j["schema"].dump() + ", and this tool reads " +
                              std::to_string(schema_version) +
-                             ": make the report anew with this tool");
+                             ": create the report again with this tool");
   }
 }
 

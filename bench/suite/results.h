@@ -1,4 +1,4 @@
-// What a run has found, in memory and as JSON. workloads.md documents the JSON.
+// The results of a run, in memory and as JSON. workloads.md documents the JSON.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct run_report {
   std::map<std::string, std::string> machine;
   /// By system.
   std::map<std::string, std::string> versions;
-  /// What was left out, by system, and why.
+  /// What was skipped, by system, and why.
   std::map<std::string, std::string> skipped;
   std::vector<result> results;
   std::vector<lateness_curve> curves;
@@ -64,7 +64,7 @@ run_report from_json(const std::string& text);
 /// Both throw std::runtime_error with the file's name and what to do.
 run_report read_report(const std::filesystem::path& file);
 void write_text(const std::filesystem::path& file, const std::string& text);
-/// Finds out before minutes have gone into the figures.
+/// Checks this before minutes of measuring.
 void check_writable(const std::filesystem::path& file);
 
 /// One report with everything in it; of what is in several, the last counts.

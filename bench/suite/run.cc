@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::seconds longest_answer{300};
 
-/// Keeps all cores but one busy, for as long as it lives.
+/// Keeps all cores but one busy during its lifetime.
 class busy_cores {
  public:
   explicit busy_cores(bool wanted) {

@@ -1,9 +1,8 @@
 // A run: every system at every piece of work, repetition by repetition.
 //
-// The machine's speed drifts, so the systems take turns: each repetition of a piece of work goes
-// through all of them before the next begins. Each measurement has a process of its own, so that
-// no system finds the memory as another has left it; the ones with a compiler that warms up keep
-// theirs.
+// The machine's speed drifts, so the systems alternate: each repetition of a piece of work runs all
+// of them before the next begins. Each measurement has a separate process, so that no system is
+// affected by the memory of another; those with a compiler that warms up keep theirs.
 #pragma once
 
 #include <atomic>
@@ -43,7 +42,7 @@ struct job {
 std::vector<job> plan(const run_options& options,
                       const std::function<void(const std::string&)>& note);
 
-/// How a run tells of itself.
+/// Receives the progress of a run.
 struct run_listener {
   std::function<void(const std::string&)> note;
   /// What is being done, the share that has been, and the seconds that are left.

@@ -15,7 +15,7 @@ namespace {
 
 using maker = std::function<linked_peer()>;
 
-/// What is linked. Of the libraries, those that were there when this was built.
+/// What is linked: of the libraries, those that were installed when this was built.
 const std::map<std::string, maker>& linked() {
   static const std::map<std::string, maker> made = [] {
     std::map<std::string, maker> m;

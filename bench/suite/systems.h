@@ -1,4 +1,4 @@
-// All systems that can be measured, by name, and how each comes to run.
+// All systems that can be measured, by name, and how each is started.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace verge::bench {
 struct system_info {
   std::string name;
   bool is_verge = false;
-  /// What to install where it is missing, as Debian calls it.
+  /// The Debian packages to install if it is missing.
   std::string packages;
   /// Keeps its process from one request to the next, for a compiler that warms up.
   bool stays = false;
@@ -22,8 +22,8 @@ const std::vector<system_info>& all_systems();
 /// Throws std::invalid_argument for a name that is not there.
 const system_info& system_named(const std::string& name);
 
-/// The command that starts a program which speaks the protocol. Builds it first, if it is one in
-/// another language. Throws std::runtime_error with a word on how to get what is missing.
+/// The command that starts a program which speaks the protocol. Builds it first, if it is in
+/// another language. Throws std::runtime_error that says how to get what is missing.
 std::vector<std::string> command_for(const system_info& system);
 
 /// One that is linked in; throws std::runtime_error if it is not.

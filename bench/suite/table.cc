@@ -27,8 +27,8 @@ std::string figure(double value) {
   return fmt::format("{:.2f}", value);
 }
 
-/// What is shown of a figure. Of the longest operation it is the least of the repetitions: a thread
-/// that lost its core shows in the others.
+/// The shown value of a figure. For the longest operation it is the least of the repetitions: the
+/// others include lost cores.
 double shown(const result& r) { return r.metric == "longest_ns" ? r.value.min : r.value.median; }
 
 std::string cell(const run_report& report, const result& r) {

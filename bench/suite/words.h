@@ -1,5 +1,5 @@
-// The words that a user gives for systems, workloads and numbers. One that is not known throws
-// std::invalid_argument with the list of those that are.
+// The command line's words for systems, workloads and numbers. An unknown one throws
+// std::invalid_argument with the list of the known ones.
 #pragma once
 
 #include <cstddef>

@@ -42,7 +42,7 @@ const std::vector<workload_info>& all_workloads() {
        .in_threads = true,
        .quick_repeat = 2},
       {.name = "memory",
-       .what = "memory per live timer after many have come and gone",
+       .what = "memory per live timer after many were started and stopped",
        .at_least = 100'000,
        .quick_repeat = 1},
       {.name = "idle_connections",

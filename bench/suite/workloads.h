@@ -1,4 +1,4 @@
-// The workloads by name, and at what sizes each is run; what they do stands in workloads.md.
+// The workloads by name, and the sizes at which each is run; workloads.md defines them.
 #pragma once
 
 #include <cstddef>

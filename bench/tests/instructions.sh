@@ -1,9 +1,9 @@
 #!/bin/bash
-# The instructions that one start, stop, reset and firing take, by callgrind, against bounds of about
-# twice what they were when the bounds were set (in brackets): a change that doubles the work of an
-# operation fails here, on any machine. And what is said to be constant time must be: with a hundred
-# times as many timers it may take half as many instructions more, which is what the levels of a wheel
-# that are used then, and the chunks that are filled, can make.
+# The instructions that one start, stop, reset and firing take, by callgrind, against bounds of
+# about twice what they were when the bounds were set (in brackets): a change that doubles the work
+# of an operation fails here, on any machine. And what is documented as constant time must be: with
+# a hundred times as many timers it may take at most 1.5 times as many instructions, to allow for
+# further levels of a wheel and for chunks that fill up.
 #
 #   instructions.sh ENGINE, with PROGRAM (engine_instructions) and VALGRIND in the environment
 set -euo pipefail
@@ -35,7 +35,7 @@ count() {  # FOLDER [LIVE]: prints what each operation takes, as NAME=INSTRUCTIO
     cat "$work/said" >&2
     return 1
   }
-  # Each dump says what it is of and how much it counted; each operation was done a thousand times.
+  # Each dump has its name and its count; each operation was done a thousand times.
   awk '/^desc: Trigger: Client Request:/ { of = $5 }
     /^totals:/ { sum[of] += $2 }
     END { for (of in sum) printf "%s=%d ", of, sum[of] / 1000 }' "$work/$1"/counted.*

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The report in a browser without a window: it draws itself without errors and without the network,
-# light on a light background and dark on a dark one, and there is something to see. The screenshots
-# are judged by a page of our own, in the same browser.
+# light on a light background and dark on a dark one, and there is something to see. Another page of
+# ours checks the screenshots, in the same browser.
 #
 #   report.sh, with VERGE, the tool, and CHROMIUM in the environment
 set -euo pipefail

@@ -89,7 +89,7 @@ run_report report_of(std::vector<result> results) {
   return r;
 }
 
-TEST(report, survives_the_way_through_json) {
+TEST(report, survives_a_round_trip_through_json) {
   run_report before = report_of({figure("libev", 54.5, 2.25), figure("verge/hybrid", 30)});
   before.curves.push_back({.of = before.results[0].of, .points = {{50, 1.5}, {99, 20}}});
   const run_report after = from_json(to_json(before));
@@ -260,7 +260,7 @@ TEST(words, for_numbers_take_k_and_m_and_nothing_else) {
 
 // ---- Plan and protocol --------------------------------------------------------------------------
 
-TEST(plan, leaves_out_sizes_that_tell_nothing_and_says_so) {
+TEST(plan, omits_sizes_without_information_and_reports_it) {
   std::vector<std::string> notes;
   const auto note = [&](const std::string& line) { notes.push_back(line); };
   const run_options options{.systems = {},
@@ -290,7 +290,7 @@ TEST(plan, of_a_quick_run_takes_less_than_five_minutes) {
   EXPECT_LT(seconds, 300);
 }
 
-TEST(protocol, a_request_survives_the_way_through_its_line) {
+TEST(protocol, a_request_survives_a_round_trip_through_its_line) {
   const request r = parse_request(to_line(
       {.workload = "fire", .timers = 7, .threads = 2, .milliseconds = 3, .seed = 1ULL << 60}));
   EXPECT_EQ(r.workload, "fire");
@@ -300,7 +300,7 @@ TEST(protocol, a_request_survives_the_way_through_its_line) {
   EXPECT_EQ(r.seed, 1ULL << 60);
 }
 
-TEST(protocol, what_goes_wrong_is_said_in_the_answer) {
+TEST(protocol, errors_are_in_the_answer) {
   const linked_peer peer{.version = "1", .run = [](const request& r) -> answer {
                            if (r.workload == "odd") throw unsupported("only even ones");
                            throw std::runtime_error("it \"broke\"");
@@ -377,7 +377,7 @@ TEST_P(linked_system, answers_every_workload_with_its_metrics) {
   EXPECT_THROW(peer.run(ask("fly", 1)), std::runtime_error);
 }
 
-// Stands still for a second; the same code for all of a kind, so one of each kind will do.
+// Stops for a second; the code is the same for all of a kind, so one of each kind is enough.
 TEST(linked_systems, fire_what_has_become_due_while_the_process_stood_still) {
   for (const char* name : {"verge/hybrid", "verge/timer_queue"}) {
     const answer a = linked_peer_named(name).run({.workload = "fire", .timers = 2'000});
@@ -392,7 +392,7 @@ INSTANTIATE_TEST_SUITE_P(all, linked_system, testing::ValuesIn(linked_systems())
                            return name;
                          });
 
-// libev has functions of libevent's names; who is called depends on the order of linking.
+// libev has functions with libevent's names; which is called depends on the link order.
 TEST(linked_systems, libevent_is_libevent_and_not_the_imitation_that_libev_has) {
   const auto names = linked_systems();
   if (std::find(names.begin(), names.end(), "libevent") == names.end())

@@ -40,7 +40,7 @@ case ${1:?which case} in
     ;;
 
   ends_on_interrupt_with_what_it_has)
-    # How long it takes until there is something to keep depends on the machine: so it is tried again
+    # How long it takes until there is something to keep depends on the machine: so it is retried
     # with more time.
     for seconds in 0.5 2 8 32; do
       "$VERGE" bench --repeat 1000 --timers 500 --peer none --engine hybrid --workload start_stop \
@@ -48,7 +48,7 @@ case ${1:?which case} in
       tool=$!
       sleep $seconds
       kill -INT $tool
-      # One that came before it was ready for it went by unnoticed.
+      # A signal that came before the handler was installed had no effect.
       for ((i = 0; i < 300; i++)); do kill -0 $tool 2>/dev/null && sleep 0.1; done
       kill -KILL $tool 2>/dev/null && continue
       wait $tool || fail "it ended with status $?"
@@ -63,9 +63,10 @@ case ${1:?which case} in
     refuses --engine splay -- "there is no engine 'splay'; there are: hybrid, global_heap"
     refuses --peer kafka -- "there is no peer 'kafka'; there are: boost_asio, libuv"
     refuses --workload start -- "there is no workload 'start'; there are: start_stop, reset_later"
-    refuses --engin hybrid -- "there are: --help --engine --peer --workload --timers"
+    refuses --engin hybrid -- "--help --engine --peer --workload --timers"
     if "$VERGE" brench >said 2>&1; then fail "it knows the command brench"; fi
-    said "there are: bench --help --version"
+    said "there are: bench"
+    said "--help --version"
     ;;
 
   refuses_what_it_cannot_use)

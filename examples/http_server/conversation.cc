@@ -41,7 +41,7 @@ verge::task<> conversation::run(verge::context ctx) {
       if (!co_await send()) co_return;
     }
     if (out_.empty()) continue;
-    // Nearly always the kernel takes all of it at once, and there is nothing to call a task for.
+    // Nearly always the kernel accepts all of it at once, and no task is needed.
     set_write_deadline();
     const auto sent = co_await conn_.write_some(out_);
     if (sent.error) co_return;
@@ -55,7 +55,7 @@ verge::task<> conversation::run(verge::context ctx) {
 }
 
 /// Set once for every wait for a request, and once for every request. What comes in between - empty
-/// lines, or further bytes of a request - does not put it off.
+/// lines, or further bytes of a request - does not extend it.
 void conversation::set_read_deadline() {
   const auto wanted = parser_.inside() ? deadline::request : deadline::idle;
   if (std::exchange(read_deadline_, wanted) == wanted) return;
@@ -63,8 +63,8 @@ void conversation::set_read_deadline() {
                           (wanted == deadline::idle ? options_.idle : options_.request));
 }
 
-/// Takes what belongs to one request, and adds what there is to say to what is to be sent. False if
-/// that is the last of this connection.
+/// Consumes the bytes of one request, and appends the response to the output. Returns false if it
+/// is the last of this connection.
 bool conversation::take(std::string_view& received, bool may_stay) {
   const auto [used, what] = parser_.feed(received);
   received.remove_prefix(used);
@@ -105,7 +105,7 @@ bool conversation::answer(response r, connection c, bool with_body) {
     r = error_response(503, "out of memory for answers");
     c = connection::closes;
   }
-  constexpr std::size_t head = 256;  // more than most of them have, so that memory is taken once
+  constexpr std::size_t head = 256;  // more than most have, so that memory is allocated once
   const bool copied = with_body && r.body.size() < many_;
   if (out_.empty()) out_.reserve(head + (copied ? r.body.size() : 0));
   write_head(out_, r, c);
@@ -116,7 +116,7 @@ bool conversation::answer(response r, connection c, bool with_body) {
   return c != connection::closes;
 }
 
-/// Begins with the answer, and is put off whenever the client has taken some of it.
+/// Begins with the answer, and is extended whenever the client has read some of it.
 void conversation::set_write_deadline() {
   conn_.set_write_deadline(verge::clock::now() + options_.write);
 }
@@ -140,8 +140,8 @@ void conversation::free_what_was_sent() noexcept {
   share_.hold(memory_share::answer, 0);
 }
 
-/// Closing a socket with unread bytes in it resets the connection, and the client may never see
-/// what was written last. So that is sent, and then the rest is read, for a while.
+/// Closing a socket with unread bytes resets the connection, and the client may not receive what
+/// was written last. So the rest is read, for a while, before the socket is closed.
 verge::task<> conversation::say_goodbye() {
   const bool sent = co_await send();
   if (!sent || conn_.shutdown_write()) co_return;

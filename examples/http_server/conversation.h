@@ -19,7 +19,8 @@ class conversation {
   conversation(const server_options& options, const handler& h, memory_budget& budget,
                verge::tcp_conn& conn);
 
-  /// Until the connection is to be closed. Throws context_error if `ctx` is done while it is idle.
+  /// Returns when the connection must be closed. Throws context_error if `ctx` is done while it is
+  /// idle.
   verge::task<> run(verge::context ctx);
 
  private:
@@ -36,8 +37,8 @@ class conversation {
   void free_what_was_sent() noexcept;
   verge::task<> say_goodbye();
 
-  /// Answers that come together are sent together, up to so many bytes. A body of so many is sent
-  /// as it is and not copied.
+  /// Pipelined answers are sent together, up to this number of bytes. A body of this size or more
+  /// is sent without copying.
   static constexpr std::size_t many_ = 16 << 10;
 
   const server_options& options_;
@@ -46,7 +47,7 @@ class conversation {
   memory_share share_;
   request_parser parser_;
   deadline read_deadline_{deadline::none};
-  std::string out_;   ///< what is to be sent
+  std::string out_;   ///< to be sent
   std::string body_;  ///< and after it
   std::array<char, 4096> in_;
 };

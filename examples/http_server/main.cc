@@ -1,5 +1,5 @@
-// The server as a program. It says where it listens, answers until SIGTERM or SIGINT, finishes what
-// it has begun, and ends. A second signal ends it at once.
+// The server as a program. It prints where it listens, serves until SIGTERM or SIGINT, finishes the
+// requests that have begun, and ends. A second signal ends it at once.
 
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -102,7 +102,7 @@ http::response answer(const http::request& r) {
   return {.status = 404, .body = "there is / and /echo\n"};
 }
 
-/// Before the first thread is started, so that no thread gets them but through a descriptor.
+/// Before the first thread is started, so that signals are only received through a descriptor.
 sigset_t block_signals() {
   sigset_t ends;
   sigemptyset(&ends);

@@ -25,8 +25,8 @@ void memory_budget::note_most(std::size_t now) noexcept {
 
 void memory_budget::give(std::size_t bytes) noexcept {
   const std::size_t now = used_.fetch_sub(bytes, std::memory_order_relaxed) - bytes;
-  // The allocator keeps what is freed. After a rush that is most of what the process has, so it is
-  // returned to the system, once per rush.
+  // The allocator keeps freed memory. After a peak that is most of the process's memory, so it is
+  // returned to the system, once per peak.
   constexpr std::size_t rush = 8 << 20;
   std::size_t most = most_.load(std::memory_order_relaxed);
   if (most >= rush && now <= most / 10 &&

@@ -1,12 +1,12 @@
-// How much memory the buffers of all connections may take together.
+// A limit on the memory of the buffers of all connections.
 //
 //   http::memory_budget budget(512 << 20);
 //   http::memory_share mine(budget, 8 << 10);              // one per connection
-//   if (!mine.hold(http::memory_share::request, 1 << 20))  // there is no room for so much
+//   if (!mine.hold(http::memory_share::request, 1 << 20))  // there is no room
 //     ...
 //   mine.hold(http::memory_share::request, 0);             // freed
 //
-// It only counts: a share is told what its connection has, or is about to have.
+// It only counts: a share is told what its connection has allocated, or is about to.
 #pragma once
 
 #include <array>
@@ -38,21 +38,21 @@ class memory_budget {
   std::atomic<std::size_t> most_{0};
 };
 
-/// What one connection has of a budget. For one thread at a time.
+/// One connection's part of a budget. Not thread-safe.
 class memory_share {
  public:
-  /// What a connection has memory for.
+  /// The kinds of memory of a connection.
   enum part { request, answer };
 
-  /// `always` counts from here to the end of the share, whether there is room for it or not: the
-  /// number of connections is limited elsewhere.
+  /// `always` counts for the lifetime of the share, even if there is no room for it: the number of
+  /// connections is limited elsewhere.
   memory_share(memory_budget& of, std::size_t always) noexcept;
   ~memory_share() { budget_.give(always_ + parts_[request] + parts_[answer]); }
   memory_share(const memory_share&) = delete;
   memory_share& operator=(const memory_share&) = delete;
 
-  /// From now on the connection has `bytes` for this part. Returns false and changes nothing if
-  /// the budget has no room. Never fails if it is less than before.
+  /// Sets the size of this part to `bytes`. Returns false and changes nothing if the budget has no
+  /// room. Never fails if it is less than before.
   bool hold(part p, std::size_t bytes) noexcept;
 
  private:

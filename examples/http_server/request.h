@@ -6,7 +6,7 @@
 
 namespace http {
 
-/// One request. All that it refers to is valid until its parser goes on to the next one.
+/// One request. Everything it refers to is valid until its parser proceeds to the next one.
 class request {
  public:
   request() = default;
@@ -25,7 +25,7 @@ class request {
   std::string_view host() const noexcept { return host_; }
   /// 10 for HTTP/1.0, 11 for HTTP/1.1.
   int version() const noexcept { return version_; }
-  /// Whether the client wants to send another request on this connection.
+  /// Whether the client may send another request on this connection.
   bool keep_alive() const noexcept { return keep_alive_; }
 
   /// The value of the first header of this name, whatever the case; empty if there is none.

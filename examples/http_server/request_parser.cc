@@ -46,7 +46,7 @@ std::string_view reason_of(error_code error) noexcept {
   }
 }
 
-/// Whether the third word of a request line, its last, is a version, though not one of ours.
+/// Whether the third and last word of a request line is a version that is not supported.
 bool names_a_version(std::string_view line) noexcept {
   constexpr std::string_view pattern = "HTTP/d.d\r\n";
   const auto first = line.find(' ');
@@ -68,19 +68,20 @@ class request_parser::engine final : public beast::basic_parser<true> {
  public:
   explicit engine(request_parser& owner) : owner_(owner) {
     body_limit(owner.limits_.body_bytes);
-    header_limit(std::numeric_limits<std::uint32_t>::max());  // feed_head() sees to that
+    header_limit(std::numeric_limits<std::uint32_t>::max());  // feed_head() checks that
   }
 
-  /// Gives Beast a piece. True if it has taken all of it; if not, the request is refused.
+  /// Passes a piece to Beast. Returns true if it has consumed all of it; otherwise the request is
+  /// rejected.
   bool take(std::string_view piece) {
     error_code error;
     const std::size_t used = put({piece.data(), piece.size()}, error);
-    // Having read the request line, it asks for the rest.
+    // After the request line it asks for the rest.
     if (used == piece.size() && (!error || error == beast::error::need_more)) return true;
     refuse(error);
     return false;
   }
-  /// The same for bytes of a body, of which it takes as many as belong to it.
+  /// The same for bytes of a body, of which it consumes as many as belong to it.
   std::size_t take_some(std::string_view piece) {
     error_code error;
     const std::size_t used = put({piece.data(), piece.size()}, error);
@@ -221,7 +222,8 @@ void request_parser::refuse(int status, std::string_view reason) noexcept {
   stage_ = stage::failed;
 }
 
-/// Empty lines before a request are ignored, as RFC 9112 2.2 would have it. They begin nothing.
+/// Empty lines before a request are ignored, as RFC 9112 2.2 recommends. They do not begin a
+/// request.
 std::size_t request_parser::skip_empty_lines(std::string_view in) {
   std::size_t at = 0;
   for (; at < in.size(); ++at) {
@@ -241,8 +243,8 @@ std::size_t request_parser::skip_empty_lines(std::string_view in) {
   return at;
 }
 
-/// Appends what `in` has up to `end` to the lines kept in `to`. True if that ended a line, and the
-/// line is one: it ends in CRLF, and does not continue the one before it.
+/// Appends `in` up to `end` to the lines in `to`. Returns true if that ended a valid line: it ends
+/// in CRLF, and does not continue the one before it.
 bool request_parser::end_line(std::string_view in, std::size_t end, std::string& to) {
   if (line_bytes_ == 0 && !to.empty() && is_blank(in.front())) {
     refuse(400, "a line that is folded, or begins with a space");
@@ -262,8 +264,8 @@ bool request_parser::end_line(std::string_view in, std::size_t end, std::string&
   return true;
 }
 
-/// Gathers the head, line by line. The request line goes to Beast as soon as it is there, so that
-/// what is no HTTP is refused at once, the headers when all of them are.
+/// Gathers the head, line by line. The request line is passed to Beast as soon as it is complete,
+/// so that what is not HTTP is rejected at once; the headers when all of them are.
 std::size_t request_parser::feed_head(std::string_view in) {
   std::size_t at = 0;
   while (at < in.size() && stage_ == stage::head) {
@@ -327,7 +329,7 @@ std::size_t request_parser::feed_body(std::string_view in) {
 /// Between chunks there are lines. Beast takes the CRLF that ends a chunk together with the size of
 /// the next one, and the last size together with the trailers.
 std::size_t request_parser::feed_chunk_line(std::string_view in) {
-  // What was announced as a chunk of five bytes and has six is refused at once.
+  // A chunk that was announced with five bytes and has six is rejected at once.
   if (engine_->chunk_ended &&
       !"\r\n"sv.substr(line_bytes_).starts_with(in.substr(0, 2 - line_bytes_))) {
     refuse(400, "a chunk that does not end in CRLF");
@@ -364,8 +366,8 @@ bool request_parser::add_body(std::string_view piece) {
 
 // ---- Memory -------------------------------------------------------------------------------------
 
-/// Appends to a buffer that will have at most so many bytes. It doubles until then, so that what is
-/// announced and never sent takes no memory.
+/// Appends to a buffer that will have at most `limit` bytes. It grows by doubling, so that an
+/// announced body that is never sent takes no memory.
 bool request_parser::append(std::string& to, std::string_view piece, std::size_t most) {
   const std::size_t size = to.size() + piece.size();
   if (size > to.capacity()) {

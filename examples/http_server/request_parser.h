@@ -1,4 +1,4 @@
-// HTTP/1.0 and HTTP/1.1 requests out of bytes, in whatever pieces they come.
+// Parses HTTP/1.0 and HTTP/1.1 requests from bytes that arrive in any pieces.
 //
 //   http::request_parser parser(limits);
 //   while (!bytes.empty()) {
@@ -14,13 +14,12 @@
 //     }
 //   }
 //
-// It knows nothing of sockets, time or what requests are for. The grammar is Boost.Beast's
-// (http::basic_parser). On top of it come the rules that Beast leaves to its user or does not
-// enforce, all of them on the strict side, because a request that two servers in a row read
-// differently is how one is smuggled past the first: docs/http-server.md has the list, with what Go
-// and nginx do.
+// It knows nothing of sockets, time or the meaning of requests. The grammar is Boost.Beast's
+// (http::basic_parser). In addition it enforces rules that Beast leaves to its user, all of them
+// strict, because request smuggling exploits requests that two servers in a row parse differently:
+// docs/http-server.md has the list, with what Go and nginx do.
 //
-// After a failure nothing more is taken: where the next request would begin is not known.
+// After a failure nothing more is accepted: it is not known where the next request would begin.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +34,7 @@
 namespace http {
 
 struct limits {
-  std::size_t header_bytes{8 << 10};  ///< request line and headers; so much again for trailers
+  std::size_t header_bytes{8 << 10};  ///< request line and headers; the same again for trailers
   std::size_t headers{100};           ///< how many
   std::size_t body_bytes{1 << 20};
 };
@@ -43,8 +42,8 @@ struct limits {
 enum class step : std::uint8_t {
   more,              ///< more bytes are needed
   expects_continue,  ///< the head is complete, and the client waits for 100 Continue
-  complete,          ///< current() is complete: next() goes on
-  failed             ///< what came is no request that can be taken: see status()
+  complete,          ///< current() is complete: call next()
+  failed             ///< not a request that can be accepted: see status()
 };
 
 class request_parser {
@@ -57,20 +56,20 @@ class request_parser {
   request_parser& operator=(const request_parser&) = delete;
 
   struct progress {
-    std::size_t used;  ///< how many bytes were taken; the rest is for the next call
+    std::size_t used;  ///< how many bytes were consumed; the rest is for the next call
     step what;
   };
-  /// Takes bytes up to the end of a request, or up to where the client is to be told to continue.
-  /// With step::more it has taken all of them. Must not be called between complete and next(), nor
-  /// after it failed.
+  /// Consumes bytes up to the end of a request, or up to where the client must be told to continue.
+  /// With step::more it has consumed all of them. Must not be called between complete and next(),
+  /// nor after a failure.
   progress feed(std::string_view received);
 
-  /// The request, once it is complete. Its headers can be read with expects_continue already.
+  /// The request, once it is complete. Its headers can already be read with expects_continue.
   const request& current() const noexcept { return request_; }
-  /// Forgets the request that is complete, and frees its memory.
+  /// Discards the complete request, and frees its memory.
   void next() noexcept;
 
-  /// Whether part of a request has come that is not complete. Empty lines before it are no part.
+  /// Returns whether an incomplete request has begun. Empty lines do not begin a request.
   bool inside() const noexcept { return stage_ == stage::head || stage_ == stage::body; }
 
   /// After a failure: the status to answer with - 400, 413, 417, 431, 501, 503 or 505 - and what is

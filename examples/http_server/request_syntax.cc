@@ -20,7 +20,7 @@ bool all_digits(std::string_view text) noexcept {
   return std::all_of(text.begin(), text.end(), is_digit);
 }
 
-/// "%" is followed by two hexadecimal digits wherever it stands, and never by two zeros.
+/// Every "%" is followed by two hexadecimal digits, and never by two zeros.
 bool has_good_escapes(std::string_view text) noexcept {
   for (auto at = text.find('%'); at != text.npos; at = text.find('%', at + 3)) {
     if (text.size() - at < 3 || !is_hex(text[at + 1]) || !is_hex(text[at + 2])) return false;
@@ -46,7 +46,7 @@ bool is_name(std::string_view text) noexcept {
   }) && has_good_escapes(text);
 }
 
-/// What stands between the brackets of an IPv6 address, by its characters.
+/// The characters between the brackets of an IPv6 address.
 bool is_v6(std::string_view text) noexcept {
   return text.find(':') != text.npos && std::all_of(text.begin(), text.end(), [](char c) {
            return is_hex(c) || c == ':' || c == '.';

@@ -6,7 +6,7 @@
 
 namespace http {
 
-/// Whether two names are the same but for the case of ASCII letters.
+/// Returns whether two names are equal except for the case of ASCII letters.
 bool same_name(std::string_view a, std::string_view b) noexcept;
 
 /// Capital letters, "-" and "_". Other tokens would be allowed by the grammar; no method has them.
@@ -17,7 +17,7 @@ bool is_method_letter(char c) noexcept;
 /// empty, and without a user.
 bool is_authority(std::string_view text) noexcept;
 
-/// Decimal digits alone.
+/// Decimal digits only.
 bool is_length(std::string_view text) noexcept;
 
 /// The line before a chunk, without its CRLF: hexadecimal digits, then nothing or an extension
@@ -32,8 +32,8 @@ struct target_parts {
   std::string_view path;
   std::string_view query;
 };
-/// Takes a target in origin form ("/path?query"), in absolute form ("http://host/path?query"), or
-/// "*" for OPTIONS. Anything else is none: escapes that are none, or of NUL; fragments; users.
+/// Accepts a target in origin form ("/path?query"), in absolute form ("http://host/path?query"), or
+/// "*" for OPTIONS. Rejects everything else: invalid escapes and those of NUL; fragments; users.
 std::optional<target_parts> split_target(std::string_view method, std::string_view target) noexcept;
 
 }  // namespace http

@@ -37,7 +37,7 @@ std::string_view status_text(int status) noexcept {
   }
 }
 
-/// The Date header's value, made anew once a second.
+/// The Date header's value, renewed once a second.
 std::string_view date() {
   thread_local std::time_t made_at = 0;
   thread_local std::array<char, 32> text;

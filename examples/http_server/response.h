@@ -1,4 +1,4 @@
-// Responses, and what they are as bytes.
+// Responses, and their form as bytes.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ struct response {
   std::string body{};
 };
 
-/// The answer to what cannot be answered otherwise: "400 Bad Request: two Host headers".
+/// An error response: "400 Bad Request: two Host headers".
 response error_response(int status, std::string_view reason = {});
 
-/// Whether the connection is used further, and how that is said: HTTP/1.1 takes it for granted,
-/// HTTP/1.0 waits for the end of the connection unless it is told.
+/// Whether the connection is kept, and how that is announced: it is the default of HTTP/1.1, while
+/// an HTTP/1.0 client waits for the end of the connection unless it is told.
 enum class connection { closes, stays, stays_and_says_so };
 connection connection_after(const request& r, bool may_stay) noexcept;
 

@@ -47,7 +47,7 @@ verge::task<> server::accept_all(verge::context ctx) {
       pause = shortest;
       continue;
     }
-    // It may be over at once, or never: the server goes on, and does not spin.
+    // It may be transient or persist: the server continues, and does not spin.
     log("accept: " + error.message() + "; trying again in " + std::to_string(pause.count()) +
         " ms");
     co_await verge::under(ctx, verge::sleep(pause));

@@ -14,9 +14,9 @@
 
 #pragma GCC visibility push(default)
 
-/// Channels: values handed from one task or thread to another.
+/// Channels pass values from one task or thread to another.
 ///
-///   verge::chan<int> ch(16);                       // room for 16 values; 0 means hand to hand
+///   verge::chan<int> ch(16);                       // room for 16 values; 0: unbuffered
 ///
 ///   co_await verge::send(ch, 1);                   // in a coroutine
 ///   std::optional<int> v = co_await verge::recv(ch);
@@ -25,28 +25,29 @@
 ///   for (int n : ch) use(n);                       // until the channel is closed and drained
 ///   ch.close();
 ///
-/// A channel is shared: copies of a handle mean the same channel, which lives as long as one of
-/// them does. Any number of tasks and threads may send to it and receive from it. Values arrive in
-/// the order in which they were sent, each exactly once; those who wait are served in the order in
-/// which they came. Values are moved and never copied, and no operation allocates.
+/// Copies of a handle refer to the same channel, which lives as long as one of them. Any number of
+/// tasks and threads may send and receive. Values arrive in the order in which they were sent, each
+/// exactly once; waiting operations are served first come, first served. Values are moved and never
+/// copied, and no operation allocates.
 ///
-/// Closing says that no more will be sent. What was sent before is received all the same; then
-/// every receive gives an empty optional at once. Sending to a closed channel and closing it twice
-/// throw chan_closed, also in those who were waiting to send when it was closed; their values are
-/// lost.
+/// Closing a channel means that no more values will be sent. Values already sent can still be
+/// received; after them every receive returns an empty optional at once. Sending to a closed
+/// channel and closing it twice throw chan_closed. So does a send that is waiting when the channel
+/// is closed; its value is lost.
 ///
-/// Moving a T must not throw. An empty handle (default constructed, made of nullptr, moved from)
-/// has no channel. Using it throws std::logic_error, except in a select, where it is never ready.
+/// Moving a T must not throw. An empty handle (default-constructed, constructed from nullptr, or
+/// moved from) has no channel. Using it throws std::logic_error, except in a select, where it is
+/// never ready.
 namespace verge {
 
 template <class T>
 class chan;
 
-/// A channel's receiving end.
+/// The receiving end of a channel.
 template <class T>
 class receiver : public detail::chan_handle<T>, public detail::receiving_end<receiver<T>, T> {
  public:
-  /// No channel yet.
+  /// An empty handle.
   receiver() noexcept = default;
   receiver(chan<T> ch) noexcept : detail::chan_handle<T>(std::move(ch)) {}
 
@@ -55,30 +56,31 @@ class receiver : public detail::chan_handle<T>, public detail::receiving_end<rec
   explicit receiver(const detail::chan_handle<T>& c) noexcept : detail::chan_handle<T>(c) {}
 };
 
-/// A channel's sending end.
+/// The sending end of a channel.
 template <class T>
 class sender : public detail::chan_handle<T>, public detail::sending_end<sender<T>, T> {
  public:
-  /// No channel yet.
+  /// An empty handle.
   sender() noexcept = default;
   sender(chan<T> ch) noexcept : detail::chan_handle<T>(std::move(ch)) {}
 };
 
-/// A channel, both ends of it. Give a function a receiver<T> or a sender<T> if it needs only one.
+/// Both ends of a channel. Pass a receiver<T> or a sender<T> to a function that needs only one.
 template <class T>
 class chan : public detail::chan_handle<T>,
              public detail::receiving_end<chan<T>, T>,
              public detail::sending_end<chan<T>, T> {
  public:
-  /// Makes a channel with room for `capacity` values. With none, sender and receiver meet.
+  /// Creates a channel with room for `capacity` values. With 0, a send waits for a receiver.
   explicit chan(std::size_t capacity = 0) : detail::chan_handle<T>(capacity) {}
-  /// No channel: chan<T>(nullptr). A template, so that chan<T>(0) means a capacity.
+  /// An empty handle: chan<T>(nullptr). A template, so that chan<T>(0) means a capacity.
   template <std::same_as<std::nullptr_t> N>
   explicit chan(N /*none*/) noexcept : detail::chan_handle<T>() {}
 };
 
-/// Receiving: `co_await recv(ch)` or `recv(ch).wait()`. Gives the next value, or nothing if the
-/// channel is closed and drained. Given up, it has received nothing: no value is lost.
+/// Receiving: `co_await recv(ch)` or `recv(ch).wait()`. Returns the next value, or an empty
+/// optional if the channel is closed and drained. If it is given up, nothing was received: no value
+/// is lost.
 template <class T>
 detail::recv_operation<T> recv(const chan<T>& ch) {
   return detail::recv_operation<T>(ch);
@@ -89,8 +91,8 @@ detail::recv_operation<T> recv(const receiver<T>& ch) {
 }
 
 /// Sending: `co_await send(ch, v)` or `send(ch, v).wait()`. Waits until the value is in the
-/// channel, or, if the channel has no room at all, in a receiver's hands. Given up, the value has
-/// not been sent and is destroyed with the operation.
+/// channel's buffer, or has been received if the channel has none. If it is given up, the value was
+/// not sent and is destroyed with the operation.
 template <class T>
 detail::send_operation<T> send(const chan<T>& ch, std::type_identity_t<T> v) {
   return detail::send_operation<T>(ch, std::move(v));

@@ -16,35 +16,35 @@
 
 #pragma GCC visibility push(default)
 
-/// Contexts: how a piece of work is told that its result is no longer wanted, however many calls,
-/// tasks and threads it has spread to.
+/// Contexts tell a piece of work that its result is no longer wanted, however many calls, tasks and
+/// threads the work involves.
 ///
 ///   auto [ctx, cancel] = verge::with_timeout(parent, 2s);
-///   reply r = co_await fetch(ctx, url);                  // hand it on to all that works for you
+///   reply r = co_await fetch(ctx, url);                  // pass it to everything you call
 ///
 ///   co_await verge::select(verge::recv(replies, ...), verge::recv(ctx.done(), ...));
 ///   co_await verge::under(ctx, verge::recv(replies));    // verge/under.h: throws when ctx is done
 ///   if (ctx.err()) return;                               // between two steps of a computation
 ///
-/// A context is done when it is cancelled, when its deadline passes, or when the one that it was
-/// derived from is done, whichever comes first. err() says why: context_errc::cancelled, which
-/// equals std::errc::operation_canceled, or context_errc::deadline_exceeded, which equals
-/// std::errc::timed_out. It never changes after that, and done() is closed then and not before.
+/// A context is done when it is cancelled, when its deadline passes, or when its parent is done,
+/// whichever comes first. err() then returns the reason: context_errc::cancelled, which equals
+/// std::errc::operation_canceled, or context_errc::deadline_exceeded, which equals
+/// std::errc::timed_out. The reason never changes, and done() is closed exactly when there is one.
 ///
-/// Contexts make a tree, of any shape and depth. Cancelling one finishes all that is derived from
-/// it, from any thread, before cancel() returns, and leaves the rest alone. A context that is done
-/// is off the tree. Nothing here blocks, except that users' std::stop_callbacks run in the thread
-/// that cancels, last of all.
+/// Contexts form a tree of any shape and depth. cancel() may be called from any thread; when it
+/// returns, the context and everything derived from it are done, and nothing else is affected. A
+/// context that is done is removed from the tree. Nothing here blocks, except that users'
+/// std::stop_callbacks run on the cancelling thread, last of all.
 ///
 /// The canceller owns the work. Destroying it cancels the context: the caller that started the work
-/// has returned, and its result is no longer wanted. It does not wait for the work to end. (Handles
-/// differ in this: <verge/verge.h> has the table.) detach() lets the context go on to its deadline,
-/// or to its parent's end. A context is shared: copies mean the same one. When the last copy and
-/// all that was derived from it are destroyed, the context is cancelled as well, so that nothing
-/// waits forever for a channel or a stop_token of it.
+/// has returned, and the result is no longer wanted. It does not wait for the work to end. (Handles
+/// differ in this: <verge/verge.h> has the table.) detach() keeps the context until its deadline or
+/// until its parent is done. Copies of a context refer to the same context. When the last copy and
+/// everything derived from it are destroyed, the context is cancelled too, so that no wait on its
+/// channel or stop_token lasts forever.
 ///
-/// Deriving one is one allocation; its timer is a node of the runtime's. A channel and a
-/// stop_token's state are made when they are asked for.
+/// Deriving a context takes one allocation; its timer is a node of the runtime. The channel and the
+/// stop_token's state are created on first use.
 namespace verge {
 
 /// Why a context is done.
@@ -57,11 +57,11 @@ inline std::error_code make_error_code(context_errc e) noexcept {
   return {static_cast<int>(e), context_category()};
 }
 
-/// What done() carries: nothing, no value is ever sent.
+/// The element type of done(). No value is ever sent.
 struct context_done {};
 
-/// The key of a value in a context. It stands for itself, not for its name or its type, so define
-/// one per kind of value where all who use it see it:
+/// The key of a value in a context. Its identity is its address, not its name or type: define one
+/// object per kind of value, in a place that all its users include:
 ///
 ///   inline const verge::context_key<std::string> user;
 ///
@@ -75,13 +75,13 @@ class context_key {
   context_key& operator=(const context_key&) = delete;
 
  private:
-  // Two empty objects could share an address.
+  // Without a member, two keys could share an address.
   [[maybe_unused]] char one_place_{};
 };
 
 class context {
  public:
-  /// The background: never done, no deadline, no values. What all others are derived from.
+  /// The background context, the root of all others: never done, no deadline, no values.
   context() noexcept = default;
 
   context(const context& other) noexcept : node_(other.node_) { detail::add_user(node_); }
@@ -97,22 +97,23 @@ class context {
   ~context() { detail::drop_user(node_); }
   void swap(context& other) noexcept { std::swap(node_, other.node_); }
 
-  /// Why it is done; no error if it is not.
+  /// Why the context is done; no error if it is not.
   std::error_code err() const noexcept;
-  /// What was given as the cause to the canceller or with the deadline, here or further up; err()
-  /// if nothing was.
+  /// The cause passed to the canceller or with the deadline, here or in an ancestor; err() if none
+  /// was.
   std::error_code cause() const noexcept;
-  /// When it will be done by itself, at the latest.
+  /// The time by which the context is done at the latest, if it has a deadline.
   std::optional<time_point> deadline() const noexcept;
 
-  /// A channel that is closed when the context is done: for select, and for recv, in tasks and on
-  /// plain threads.
+  /// A channel that is closed when the context is done, for select and recv, in tasks and on plain
+  /// threads.
   receiver<context_done> done() const;
-  /// A token that is stopped when the context is done: for code that knows nothing of verge.
+  /// A token on which a stop is requested when the context is done, for code that does not use
+  /// verge.
   std::stop_token stop_token() const;
 
-  /// The value that was last put under this key on the way to here; nullptr if none was. It lives
-  /// as long as the context.
+  /// The value set for this key by the nearest ancestor that has one, or nullptr. It lives as long
+  /// as the context.
   template <class T>
   const T* value(const context_key<T>& key) const noexcept {
     for (const detail::context_node* n = node_; n != nullptr; n = n->parent)
@@ -120,7 +121,7 @@ class context {
     return nullptr;
   }
 
-  /// Whether both mean the same context.
+  /// Returns whether both refer to the same context.
   friend bool operator==(const context& a, const context& b) noexcept { return a.node_ == b.node_; }
 
  private:
@@ -130,11 +131,11 @@ class context {
   detail::context_node* node_{nullptr};
 };
 
-/// The right to cancel a context, and the duty: destroying it cancels. An empty canceller has no
-/// context: calling it does nothing, and detach() throws std::logic_error.
+/// Cancels a context when called or destroyed. On an empty canceller, a call does nothing and
+/// detach() throws std::logic_error.
 class canceller {
  public:
-  /// Nothing to cancel.
+  /// An empty canceller.
   canceller() noexcept = default;
   canceller(canceller&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
   canceller& operator=(canceller&& other) noexcept {
@@ -148,14 +149,14 @@ class canceller {
   }
   void swap(canceller& other) noexcept { std::swap(node_, other.node_); }
 
-  /// Cancels the context, if it is not done yet. From any thread, as often as you like.
+  /// Cancels the context if it is not done yet. May be called from any thread, any number of times.
   void operator()() const noexcept { (*this)(std::error_code()); }
-  /// The same, and says why.
+  /// The same, with a cause.
   void operator()(std::error_code cause) const noexcept {
     if (node_ != nullptr) detail::cancel_scope(*node_->scope, cause);
   }
 
-  /// Lets the context go on without a canceller.
+  /// Keeps the context without a canceller.
   void detach() {
     if (node_ == nullptr) detail::throw_no_context();
     detail::drop_user(std::exchange(node_, nullptr));
@@ -170,7 +171,7 @@ class canceller {
   detail::context_node* node_{nullptr};
 };
 
-/// What the functions below give: auto [ctx, cancel] = with_cancel(parent);
+/// The result of the functions below: auto [ctx, cancel] = with_cancel(parent);
 struct [[nodiscard("destroying the canceller cancels: keep it, or detach() it")]] cancellable {
   context ctx;
   canceller cancel;
@@ -178,16 +179,16 @@ struct [[nodiscard("destroying the canceller cancels: keep it, or detach() it")]
 
 namespace detail {
 
-/// The way to what is behind the handles, for the inside of the library.
+/// The library's access to the nodes behind the handles.
 struct context_access {
   static context_node* node(const context& c) noexcept { return c.node_; }
-  /// What can be done, or nullptr if the context never is.
+  /// The scope of the context, or nullptr if the context is never done.
   static context_scope* scope(const context& c) noexcept {
     return c.node_ == nullptr ? nullptr : c.node_->scope;
   }
-  /// Takes over a user.
+  /// Takes over one reference.
   static context handle(context_node* n) noexcept { return context(n); }
-  /// Takes over two.
+  /// Takes over two references.
   static cancellable both(context_node* n) noexcept { return {context(n), canceller(n)}; }
 };
 
@@ -198,16 +199,16 @@ cancellable context_with_deadline(clockwork& of, const context& parent, std::int
 
 }  // namespace detail
 
-/// Never done: the root of all contexts.
+/// The root of all contexts: never done.
 inline context background() noexcept { return {}; }
 
-/// Done when it is cancelled, or the parent is done.
+/// A context that is done when it is cancelled or the parent is done.
 cancellable with_cancel(const context& parent);
-/// The same, under the name that it has in Go if one is going to give a cause.
+/// The same, under Go's name for a context that is cancelled with a cause.
 inline cancellable with_cancel_cause(const context& parent) { return with_cancel(parent); }
 
-/// Done as well when `limit` has passed; with that cause, if one is given. Throws
-/// std::invalid_argument if the engine takes no delay that long.
+/// A context that is also done after `limit`, with that cause if one is given. Throws
+/// std::invalid_argument if the engine does not support so long a delay.
 template <class Rep, class Period>
 cancellable with_timeout(const context& parent, std::chrono::duration<Rep, Period> limit,
                          std::error_code cause = {}) {
@@ -220,8 +221,8 @@ cancellable with_timeout(runtime& rt, const context& parent,
   return detail::context_with_timeout(detail::timers_of(rt), parent, saturate(limit).count(),
                                       cause);
 }
-/// The same for a point in time, of verge::clock or std::chrono::steady_clock. One that has passed
-/// makes a context that is done.
+/// The same for a time point of verge::clock or std::chrono::steady_clock. If it has passed, the
+/// context is already done.
 template <class Clock, class Duration>
 cancellable with_deadline(const context& parent, std::chrono::time_point<Clock, Duration> when,
                           std::error_code cause = {}) {
@@ -235,10 +236,10 @@ cancellable with_deadline(runtime& rt, const context& parent,
   return detail::context_with_deadline(detail::timers_of(rt), parent, detail::count_of(when),
                                        cause);
 }
-/// Done as well when a stop is requested: code that knows nothing of verge cancels it.
+/// A context that is also done when a stop is requested, by code that does not use verge.
 cancellable with_stop_token(const context& parent, std::stop_token token);
 
-/// The same context with one value more.
+/// The parent with one more value.
 template <class T, class U>
 [[nodiscard("the parent is unchanged: use the context that this returns")]] context with_value(
     const context& parent, const context_key<T>& key, U&& value) {
@@ -250,14 +251,14 @@ template <class T, class U>
   return context_access::handle(n);
 }
 
-/// The same values, and nothing of the rest: never done, no deadline. For what has to be finished
-/// whatever becomes of the work that it belongs to.
+/// The parent's values only: never done, no deadline. For work that must be finished even if the
+/// parent is cancelled.
 [[nodiscard("the parent is unchanged: use the context that this returns")]] context without_cancel(
     const context& parent);
 
 /// A function that is called when a context is done. Destroying the handle stops it and waits for a
-/// call that runs on another thread, as with verge::timer; the same deadlock is to be avoided. An
-/// empty handle has no function: stop() and detach() throw std::logic_error.
+/// call in progress on another thread, as with verge::timer; avoid the deadlock described there. On
+/// an empty handle, stop() and detach() throw std::logic_error.
 class [[nodiscard("destroying the handle stops it: keep it, or detach() it")]] context_callback {
  public:
   context_callback() noexcept = default;
@@ -267,19 +268,19 @@ class [[nodiscard("destroying the handle stops it: keep it, or detach() it")]] c
     context_callback(std::move(other)).swap(*this);
     return *this;
   }
-  /// Stops it, and waits for a call that runs on another thread.
+  /// Stops it and waits for a call in progress on another thread.
   ~context_callback() {
     if (record_ != nullptr) detail::destroy_context_callback(*record_);
   }
   void swap(context_callback & other) noexcept { std::swap(record_, other.record_); }
 
-  /// True if it will never be called. False if the context was done before, so that the call has
-  /// begun, or is about to; and if it was stopped before.
+  /// Returns true if the function will never be called. Returns false if the context was already
+  /// done, so that the call has begun or is about to, or if it was already stopped.
   bool stop() {
     if (record_ == nullptr) detail::throw_no_context_callback();
     return detail::stop_context_callback(*record_);
   }
-  /// Lets it be called without a handle.
+  /// Keeps the function registered without a handle.
   void detach() {
     if (record_ == nullptr) detail::throw_no_context_callback();
     detail::detach_context_callback(*std::exchange(record_, nullptr));
@@ -293,15 +294,15 @@ class [[nodiscard("destroying the handle stops it: keep it, or detach() it")]] c
   detail::context_callback_record* record_{nullptr};
 };
 
-/// Calls f when ctx is done, at once if it is, as a task of its own on the caller's runtime. If f
-/// is a coroutine function the coroutine is spawned, detached, as by a timer's after_func. If that
-/// runtime has ended by then f is not called.
+/// Calls f when ctx is done, or at once if it already is, as a separate task on the caller's
+/// runtime. If f is a coroutine function, the coroutine is spawned detached, as by a timer's
+/// after_func. If that runtime has ended by then, f is not called.
 template <class F>
 context_callback after_func(const context& ctx, F&& f) {
   return detail::handle_access::make<context_callback>(detail::start_context_function(
       detail::timers_here(), detail::context_access::node(ctx), std::forward<F>(f)));
 }
-/// The same on that runtime.
+/// The same on the given runtime.
 template <class F>
 context_callback after_func(runtime& rt, const context& ctx, F&& f) {
   return detail::handle_access::make<context_callback>(detail::start_context_function(

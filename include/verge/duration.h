@@ -1,8 +1,8 @@
-// Any duration as nanoseconds, without overflow.
+// Conversion of any duration to nanoseconds, without overflow.
 //
-// std::chrono converts by multiplying: hours::max() as nanoseconds is signed overflow, and a double
-// that holds infinity or not-a-number is undefined. verge takes every duration through saturate()
-// instead, so that "as long as possible" means that and nothing else:
+// std::chrono converts by multiplication: converting hours::max() is signed overflow, and
+// converting an infinite or NaN double is undefined. verge passes every duration through saturate()
+// instead:
 //
 //   saturate(hours::max())                == nanoseconds::max()
 //   saturate(duration<double>(INFINITY))  == nanoseconds::max()
@@ -31,8 +31,7 @@ constexpr To clamp_to(int128 x) noexcept {
   return static_cast<To>(x);
 }
 
-// Rounds up. Not-a-number becomes zero: a time-out of unknown length shows at once rather than
-// never.
+// Rounds up. NaN becomes zero: a time-out of unknown length fires at once rather than never.
 template <std::integral To>
 constexpr To clamp_to(long double x) noexcept {
   using limits = std::numeric_limits<To>;
@@ -45,8 +44,8 @@ constexpr To clamp_to(long double x) noexcept {
 
 }  // namespace detail
 
-/// The duration in nanoseconds, rounded up (a timer is never early); what does not fit becomes the
-/// nearest end of the range, and not-a-number becomes zero.
+/// The duration in nanoseconds, rounded up (a timer is never early). A value out of range becomes
+/// the nearest end of the range; NaN becomes zero.
 template <class Rep, class Period>
 constexpr std::chrono::nanoseconds saturate(std::chrono::duration<Rep, Period> d) noexcept {
   using std::chrono::nanoseconds;
@@ -63,8 +62,8 @@ constexpr std::chrono::nanoseconds saturate(std::chrono::duration<Rep, Period> d
   }
 }
 
-/// The other way: nanoseconds in any other unit, rounded towards zero as duration_cast does; what
-/// does not fit becomes the nearest end of the range.
+/// The inverse: nanoseconds in another unit, rounded towards zero like duration_cast. A value out
+/// of range becomes the nearest end of the range.
 template <class To>
 constexpr To saturate_to(std::chrono::nanoseconds d) noexcept {
   if constexpr (std::integral<typename To::rep>) {

@@ -14,19 +14,19 @@ struct sockaddr;
 
 namespace verge {
 
-/// Where a socket is: an IPv4 or IPv6 address with a port, or the path of a unix socket.
+/// The address of a socket: an IPv4 or IPv6 address with a port, or the path of a Unix socket.
 ///
 ///   endpoint::parse("127.0.0.1:8080"), endpoint::parse("[::1]:80"),
 ///   endpoint::parse("[fe80::1%2]:80") endpoint::loopback(8080), endpoint::loopback_v6(8080)
 ///   endpoint::any(8080), endpoint::any_v6(8080)              // to listen on all interfaces
 ///   endpoint::path("/run/x"), endpoint::path("@name")        // @: no file, Linux's abstract names
 ///
-/// Names are not looked up: getaddrinfo() blocks, so call it inside of verge::blocking().
+/// Names are not resolved: getaddrinfo() blocks, so call it inside verge::blocking().
 class endpoint {
  public:
   enum class family : std::uint8_t { none, ipv4, ipv6, unix_path };
 
-  /// None.
+  /// No address.
   endpoint() noexcept = default;
   static result<endpoint> parse(std::string_view text) noexcept;
   static endpoint loopback(std::uint16_t port) noexcept;
@@ -36,17 +36,17 @@ class endpoint {
   static result<endpoint> path(std::string_view path) noexcept;
 
   family kind() const noexcept;
-  /// Of an IP address; 0 of others.
+  /// The port of an IP address; otherwise 0.
   std::uint16_t port() const noexcept;
-  /// Of a unix socket; empty of others and of sockets without a name.
+  /// The path of a Unix socket; otherwise, and for unnamed sockets, empty.
   std::string path() const;
-  /// As parse() takes it.
+  /// The form that parse() accepts.
   std::string to_string() const;
 
-  /// The kernel's form, for whoever calls it himself.
+  /// The kernel's form, for direct system calls.
   const sockaddr* address() const noexcept { return reinterpret_cast<const sockaddr*>(&bytes_); }
   std::uint32_t size() const noexcept { return size_; }
-  /// From the kernel's form; none if it is of no family that is known here.
+  /// Converts from the kernel's form. The kind is `none` if the family is unknown.
   static endpoint from(const sockaddr* a, std::uint32_t size) noexcept;
 
   friend bool operator==(const endpoint& a, const endpoint& b) noexcept;

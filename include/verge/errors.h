@@ -5,19 +5,19 @@
 
 #pragma GCC visibility push(default)
 
-/// What the operations of tasks and channels throw.
+/// The exceptions of tasks and channels.
 namespace verge {
 
-/// Thrown inside a task that has been cancelled, by the operation it waits in or starts next.
+/// Thrown inside a cancelled task by the operation that it waits in or starts next.
 ///
-/// Let it through: it ends the task, destructors clean up on the way, and whoever joins the task
-/// gets it. Nobody is told when it ends a task that nobody joins.
+/// Let it propagate: it ends the task, destructors clean up, and joining the task rethrows it. If
+/// the task is not joined, the exception is dropped silently.
 class cancelled : public std::exception {
  public:
   const char* what() const noexcept override;
 };
 
-/// Thrown by an operation on a channel that is closed and must not be: a send, a second close.
+/// Thrown by a send to a closed channel and by a second close.
 class chan_closed : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -10,7 +10,7 @@
 
 #pragma GCC visibility push(default)
 
-/// Descriptors that can be waited for: pipes, eventfds, timerfds, signalfds, terminals, devices.
+/// Pollable descriptors: pipes, eventfds, timerfds, signalfds, terminals, devices.
 ///
 ///   auto [in, error] = verge::fd::adopt(::dup(STDIN_FILENO));
 ///   in.set_read_deadline(verge::clock::now() + 30s);
@@ -18,35 +18,36 @@
 ///   auto [n, why] = co_await in.read_some(line);        // or .wait() on a plain thread
 namespace verge {
 
-/// What every handle to a descriptor can do.
+/// The operations common to all descriptor handles.
 ///
-/// A handle owns its descriptor and closes it. It is for one thread at a time, save for close(),
-/// the deadlines and the beginning of operations: any thread may call these while the handle is
-/// there.
+/// A handle owns its descriptor and closes it. It is not thread-safe, except for close(), the
+/// deadlines and starting operations: any thread may call these during the handle's lifetime.
 ///
-/// Operations are begun with `co_await` in a task and with `.wait()` on a plain thread. They try
-/// first and wait only if they must, and allocate nothing.
+/// Operations are started with `co_await` in a task and with `.wait()` on a plain thread. They try
+/// first and wait only if they must. They do not allocate.
 ///
-/// They can be limited with verge::timeout() and verge::under(): one that is given up gives its
-/// result as it stands, with net_errc::timed_out or the context's err() as its error. When their
-/// task is cancelled they throw verge::cancelled, unless bytes have been read or written: then the
-/// result says how many, with net_errc::cancelled, and the next operation throws. So no byte is
-/// ever lost.
+/// verge::timeout() and verge::under() limit them: an operation that is given up returns its
+/// partial result, with net_errc::timed_out or the context's err() as the error. If the task is
+/// cancelled, an operation throws verge::cancelled, unless bytes have been read or written: then it
+/// returns their number with net_errc::cancelled, and the next operation throws. So no byte is
+/// lost.
 class descriptor {
  public:
-  /// Makes all operations that wait, and all that come later, end with net_errc::closed. The number
-  /// itself is closed when no system call uses it any more, which is at once unless there is one on
-  /// another thread at this very moment. net_errc::closed if it was closed before.
+  /// Makes all waiting and all later operations end with net_errc::closed. The descriptor number is
+  /// closed when no system call uses it any more: at once, unless another thread is inside one.
+  /// Returns net_errc::closed if it was already closed.
   std::error_code close() noexcept;
-  /// Whether there is a descriptor: not in a handle that was moved from. It may be closed.
+  /// Returns whether the handle has a descriptor, which may be closed. A moved-from handle has
+  /// none.
   explicit operator bool() const noexcept { return handle_.get() != nullptr; }
-  /// The number, or -1. It is this handle's: do not close it, and know that close() does.
+  /// The descriptor number, or -1. The handle owns it: do not close it; it is invalid after
+  /// close().
   int native_handle() const noexcept;
 
-  /// From that time on operations of that direction end with net_errc::deadline_exceeded, those
-  /// that wait and those that begin; even if they could do something. To go on, set another: a
-  /// later one, or no_deadline. May be called at any time, also while somebody waits. A deadline
-  /// that is put off costs next to nothing. (verge::clock or std::chrono::steady_clock.)
+  /// From `when` on, waiting and new operations of that direction end with
+  /// net_errc::deadline_exceeded, even if they could make progress, until another deadline is set:
+  /// a later one or no_deadline. May be called at any time, also while operations wait. Moving a
+  /// deadline to later is almost free. `when` is of verge::clock or std::chrono::steady_clock.
   template <class Clock, class Duration>
   std::error_code set_deadline(std::chrono::time_point<Clock, Duration> when) noexcept {
     return set_deadline(true, true, detail::count_of(when));
@@ -75,25 +76,25 @@ class descriptor {
   detail::descriptor_handle handle_;
 };
 
-/// A descriptor through which bytes flow. One operation at a time may read and one may write; a
-/// second one throws std::logic_error.
+/// A byte stream. At most one operation may read and one may write at a time; a second one throws
+/// std::logic_error.
 class stream : public descriptor {
  public:
-  /// Reads what there is, at least one byte, waiting for it if need be. At the end of the stream:
-  /// net_errc::end_of_stream. Given up, it has read nothing.
+  /// Reads what is available, waiting for at least one byte. Ends with net_errc::end_of_stream at
+  /// the end of the stream. If it is given up, nothing was read.
   detail::io_operation<detail::read_action> read_some(buffer into) noexcept {
     return detail::io_operation<detail::read_action>({get(), into, false});
   }
-  /// Reads until the buffer is full. If the stream ends before that: end_of_stream, and how much
-  /// there was. Given up, or after a deadline, the result says how much is in the buffer.
+  /// Reads until the buffer is full. If the stream ends earlier, or the operation is given up or
+  /// reaches its deadline, the result has the error and the number of bytes in the buffer.
   detail::io_operation<detail::read_action> read_full(buffer into) noexcept {
     return detail::io_operation<detail::read_action>({get(), into, true});
   }
-  /// Writes what there is room for, at least one byte. Given up, it has written nothing.
+  /// Writes as much as fits, at least one byte. If it is given up, nothing was written.
   detail::io_operation<detail::write_action> write_some(const_buffer from) noexcept {
     return detail::io_operation<detail::write_action>({get(), from, false});
   }
-  /// Writes all of it. If that fails, or is given up, the result says how much was written before.
+  /// Writes everything. If it fails or is given up, the result has the number of bytes written.
   detail::io_operation<detail::write_action> write_all(const_buffer from) noexcept {
     return detail::io_operation<detail::write_action>({get(), from, true});
   }
@@ -102,17 +103,17 @@ class stream : public descriptor {
   using descriptor::descriptor;
 };
 
-/// Any descriptor that epoll takes.
+/// Any descriptor that epoll accepts.
 class fd : public stream {
  public:
   fd() noexcept = default;
 
-  /// Takes over a number and makes it non-blocking - which whoever else has it open through dup()
-  /// or fork() sees as well. Where this fails the number stays the caller's: net_errc::not_pollable
-  /// for a regular file or a directory.
+  /// Takes ownership of a descriptor number and makes it non-blocking, which also affects
+  /// duplicates from dup() or fork(). On failure the caller keeps the number; the error is
+  /// net_errc::not_pollable for a regular file or a directory.
   static result<fd> adopt(int number);
 
-  /// Waits until a read (a write) would not block, for those who make the system call themselves.
+  /// Waits until a read (a write) would not block, for code that makes the system call itself.
   detail::io_operation<detail::readiness_action> readable() noexcept {
     return detail::io_operation<detail::readiness_action>({get(), detail::io_direction::read});
   }

@@ -13,24 +13,24 @@
 
 #pragma GCC visibility push(default)
 
-/// What reading and writing have in common, whatever is read or written: buffers, results, errors.
+/// What all reads and writes have in common: buffers, results, errors.
 ///
-/// What goes wrong on a socket is no exception but daily business, so it is a std::error_code: one
-/// of the system's (std::errc::connection_reset) or one of net_errc below. Using verge wrongly is a
+/// Errors on sockets are routine, not exceptional, so they are reported as std::error_code: one of
+/// the system's (std::errc::connection_reset) or one of net_errc below. Misuse throws
 /// std::logic_error.
 namespace verge {
 
-/// Errors that the kernel has no number for.
+/// Errors without an errno value.
 enum class net_errc : std::uint8_t {
-  closed = 1,         ///< closed on this side: before the operation, or while it waited
+  closed = 1,         ///< closed on this side, before the operation or while it waited
   deadline_exceeded,  ///< the deadline of this direction has passed
-  end_of_stream,      ///< the other side will send no more
-  not_pollable,       ///< a regular file or a directory: there is nothing to wait for
+  end_of_stream,      ///< the peer will send no more
+  not_pollable,       ///< a regular file or a directory, which epoll does not accept
   runtime_ended,      ///< the runtime that the descriptor belongs to has ended
   simulated_time,     ///< there are no sockets in a verge::simulation
-  bad_address,        ///< text that is no address
-  timed_out,          ///< the limit that verge::timeout() has set
-  cancelled,          ///< its task was cancelled when a part had been read or written
+  bad_address,        ///< the text is not an address
+  timed_out,          ///< the limit set by verge::timeout() has passed
+  cancelled,          ///< the task was cancelled after a part was read or written
 };
 
 /// `closed` compares equal to std::errc::bad_file_descriptor, `deadline_exceeded` and `timed_out`
@@ -42,28 +42,28 @@ std::error_code make_error_code(net_errc e) noexcept;
 
 namespace detail {
 
-/// Throws std::system_error; or verge::cancelled if the error says that a task or a context was
-/// cancelled: then the exception ends the task as it would have if nothing had been done.
+/// Throws verge::cancelled if the error says that a task or a context was cancelled, so that it
+/// ends the task as usual; otherwise std::system_error.
 [[noreturn]] void throw_io_error(const std::error_code& e);
 
 }  // namespace detail
 
-/// How a read or a write ended. Without an error it has done what was asked for; with one, `bytes`
-/// says how far it came before that.
+/// The result of a read or a write. Without an error the operation is complete; with one, `bytes`
+/// is the number transferred before it.
 struct [[nodiscard]] io_result {
   std::size_t bytes{0};
   std::error_code error{};
 
   explicit operator bool() const noexcept { return !error; }
-  /// The number of bytes. Throws verge::cancelled if the task, or the context that the operation
-  /// was under, was cancelled; std::system_error for every other error.
+  /// Returns the number of bytes. Throws verge::cancelled if the task or the operation's context
+  /// was cancelled, and std::system_error for every other error.
   std::size_t or_throw() const {
     if (error) detail::throw_io_error(error);
     return bytes;
   }
 };
 
-/// Something, or why there is none: `auto [conn, error] = co_await listener.accept();`.
+/// A value or an error: `auto [conn, error] = co_await listener.accept();`.
 template <class T>
 struct [[nodiscard]] result {
   T value{};
@@ -74,14 +74,14 @@ struct [[nodiscard]] result {
   const T& operator*() const noexcept { return value; }
   T* operator->() noexcept { return &value; }
   const T* operator->() const noexcept { return &value; }
-  /// The value. Throws as io_result::or_throw() does.
+  /// Returns the value. Throws like io_result::or_throw().
   T or_throw() && {
     if (error) detail::throw_io_error(error);
     return std::move(value);
   }
 };
 
-/// "No deadline", for set_deadline() and its like.
+/// "No deadline", for set_deadline() and similar functions.
 inline constexpr clock::time_point no_deadline = clock::time_point::max();
 
 namespace detail {
@@ -91,15 +91,15 @@ concept bytes_in_a_row = std::ranges::contiguous_range<R> && std::ranges::sized_
                              sizeof(std::ranges::range_value_t<R>) == 1 &&
                          std::is_trivially_copyable_v<std::ranges::range_value_t<R>>;
 
-/// An array of constant characters: most likely text in quotes.
+/// An array of constant characters: most likely a string literal.
 template <class R>
 inline constexpr bool is_literal = std::is_array_v<std::remove_reference_t<R>>&&
     std::is_same_v<std::remove_extent_t<std::remove_reference_t<R>>, const char>;
 
 }  // namespace detail
 
-/// Where to read into: an array, vector, string or span of bytes or characters. It must stay until
-/// the operation is over, and may be used again from then on, however it ended.
+/// The destination of a read: an array, vector, string or span of bytes or characters. It must
+/// outlive the operation, and may be reused as soon as the operation has ended, however it ended.
 class buffer {
  public:
   buffer(void* data, std::size_t size) noexcept : data_(data), size_(size) {}
@@ -117,7 +117,7 @@ class buffer {
   std::size_t size_;
 };
 
-/// What to write. A string literal is written without the zero at its end.
+/// The source of a write. A string literal is written without its terminating zero.
 class const_buffer {
  public:
   const_buffer(const void* data, std::size_t size) noexcept : data_(data), size_(size) {}

@@ -20,9 +20,9 @@
 ///   verge::task<> echo(verge::tcp_conn conn) {
 ///     std::array<char, 4096> bytes;
 ///     for (;;) {
-///       conn.set_deadline(verge::clock::now() + 30s);             // pushed back by every message
+///       conn.set_deadline(verge::clock::now() + 30s);             // reset by every message
 ///       auto [n, error] = co_await conn.read_some(bytes);
-///       if (error) co_return;                                     // the end, too late, reset, ...
+///       if (error) co_return;                                     // end of stream, deadline, ...
 ///       if (!co_await conn.write_all({bytes.data(), n})) co_return;
 ///     }
 ///   }
@@ -33,35 +33,35 @@
 ///       auto [conn, error] = co_await listener.accept();
 ///       if (error == verge::net_errc::closed) co_return;
 ///       if (error)
-///         co_await verge::sleep(100ms);                           // say so, and do not spin
+///         co_await verge::sleep(100ms);                           // do not spin
 ///       else
 ///         verge::go(echo, std::move(conn)).detach();
 ///     }
 ///   }
 ///
-/// All of it works on plain threads too, with `.wait()` in place of `co_await`. Errors are
-/// std::error_code (io.h); nothing raises SIGPIPE. docs/net.md has the picture.
+/// On plain threads use `.wait()` in place of `co_await`. Errors are std::error_code (io.h);
+/// nothing raises SIGPIPE. docs/net.md explains the design.
 namespace verge {
 
 struct listen_options {
-  /// How many connections the kernel keeps until they are accepted. It has a limit of its own.
+  /// How many connections the kernel queues until they are accepted. The kernel has its own limit.
   int backlog{4096};
-  /// Several listeners at one address share what comes in (SO_REUSEPORT).
+  /// Several listeners on one address share the incoming connections (SO_REUSEPORT).
   bool reuse_port{false};
-  /// An IPv6 listener for IPv6 alone. Otherwise any_v6() takes IPv4 connections as well.
+  /// Accept IPv6 only. Otherwise any_v6() accepts IPv4 connections as well.
   bool only_v6{false};
 };
 
 class tcp_listener;
 class unix_listener;
 
-/// What all sockets through which bytes flow can do.
+/// The operations common to all stream sockets.
 class stream_socket : public stream {
  public:
-  /// Ends this side's half: the other side reads what was written and then the end of the stream,
-  /// and may go on writing.
+  /// Closes the sending half: the peer reads what was written and then the end of the stream, and
+  /// may continue to write.
   std::error_code shutdown_write() noexcept;
-  /// Reads nothing more: what comes is thrown away.
+  /// Closes the receiving half: further data is discarded.
   std::error_code shutdown_read() noexcept;
 
   result<endpoint> local() const noexcept;
@@ -71,26 +71,25 @@ class stream_socket : public stream {
   using stream::stream;
 };
 
-/// A TCP connection. Small writes go out at once (TCP_NODELAY), unless told otherwise.
+/// A TCP connection. Small writes are sent at once (TCP_NODELAY) by default.
 class tcp_conn : public stream_socket {
  public:
   tcp_conn() noexcept = default;
 
-  /// Connects. It can be limited in two ways: verge::timeout(connect(to), 2s) ends with
-  /// net_errc::timed_out, and connect(to, 2s) with net_errc::deadline_exceeded. Given up, the
-  /// socket is closed; the other side may have accepted it by then.
+  /// Connects. There are two ways to limit it: verge::timeout(connect(to), 2s) ends with
+  /// net_errc::timed_out, connect(to, 2s) with net_errc::deadline_exceeded. If it is given up, the
+  /// socket is closed; the peer may already have accepted the connection.
   static detail::io_operation<detail::connect_into<tcp_conn>> connect(const endpoint& to);
   template <class Rep, class Period>
   static detail::io_operation<detail::connect_into<tcp_conn>> connect(
       const endpoint& to, std::chrono::duration<Rep, Period> limit);
 
-  /// TCP_NODELAY. True, as it is to begin with: small writes are sent at once. False: a small write
-  /// waits until what was sent before it is acknowledged (Nagle's algorithm), which makes fewer
-  /// packets.
+  /// Sets TCP_NODELAY. True, the initial setting: small writes are sent at once. False: a small
+  /// write waits until earlier data is acknowledged (Nagle's algorithm), which saves packets.
   std::error_code set_no_delay(bool at_once) noexcept;
   std::error_code set_keep_alive(bool yes) noexcept;
-  /// What close() does with what has not been sent: with 0 s it is thrown away, and the other side
-  /// sees the connection reset.
+  /// What close() does with unsent data: with 0 s it is discarded and the peer sees a connection
+  /// reset.
   std::error_code set_linger(std::chrono::seconds limit) noexcept;
 
  private:
@@ -106,33 +105,32 @@ class tcp_listener : public descriptor {
 
   static result<tcp_listener> listen(const endpoint& at, listen_options options = {});
 
-  /// The next connection. It belongs to the runtime that the listener belongs to. When the process
-  /// is out of descriptors it waits and tries again, a little less often each time; the connection
-  /// waits in the kernel. Any other error than net_errc::closed may be over at the next call, or
-  /// come back at once with every call: a server logs it, waits, and goes on. Given up, it has
-  /// accepted none.
+  /// The next connection, which belongs to the listener's runtime. When the process is out of
+  /// descriptors, accept waits and retries with increasing delays; the connection stays queued in
+  /// the kernel. Any error other than net_errc::closed may be transient or may recur with every
+  /// call: a server logs it, waits, and retries. If it is given up, no connection was accepted.
   detail::io_operation<detail::accept_into<tcp_conn>> accept() noexcept {
     return detail::io_operation<detail::accept_into<tcp_conn>>({get()});
   }
-  /// Where it listens: with the port that the kernel chose, if it was asked to by port 0.
+  /// The address it listens on, with the port that the kernel chose if port 0 was given.
   result<endpoint> local() const noexcept;
 
  private:
   using descriptor::descriptor;
 };
 
-/// A connection over a unix socket.
+/// A connection over a Unix socket.
 class unix_conn : public stream_socket {
  public:
   unix_conn() noexcept = default;
 
-  /// If the listener's queue is full the kernel says resource_unavailable_try_again at once.
+  /// If the listener's queue is full, ends with resource_unavailable_try_again at once.
   static detail::io_operation<detail::connect_into<unix_conn>> connect(const endpoint& to);
   template <class Rep, class Period>
   static detail::io_operation<detail::connect_into<unix_conn>> connect(
       const endpoint& to, std::chrono::duration<Rep, Period> limit);
 
-  /// Two that are connected to each other.
+  /// Two sockets that are connected to each other.
   static result<std::pair<unix_conn, unix_conn>> pair();
 
  private:
@@ -141,7 +139,7 @@ class unix_conn : public stream_socket {
   using stream_socket::stream_socket;
 };
 
-/// Accepts connections at a path. The file is removed by close() or when the listener goes.
+/// Accepts connections at a path. The file is removed by close() or by the destructor.
 class unix_listener : public descriptor {
  public:
   unix_listener() noexcept = default;
@@ -164,22 +162,23 @@ class unix_listener : public descriptor {
   std::string path_;
 };
 
-/// What sockets for datagrams can do. Each datagram is sent and received as a whole, so any number
-/// of tasks may send and receive at once.
+/// The operations of datagram sockets. Each datagram is sent and received as a whole, so any number
+/// of tasks may send and receive concurrently.
 class datagram_socket : public descriptor {
  public:
-  /// The next datagram, from whomever; only from the peer, if it is connected. One that is longer
-  /// than the buffer is cut off, and says so. Given up, it has received none.
+  /// The next datagram, from any sender, or only from the peer if the socket is connected. A
+  /// datagram that is longer than the buffer is truncated, and the result says so. If it is given
+  /// up, nothing was received.
   detail::io_operation<detail::receive_from_action> receive(buffer into) noexcept {
     return detail::io_operation<detail::receive_from_action>({get(), into});
   }
-  /// To an address, or without one to the peer. Given up, it has not sent it.
+  /// Sends to an address, or without one to the peer. If it is given up, nothing was sent.
   detail::io_operation<detail::send_to_action> send(const_buffer what,
                                                     const endpoint& to = {}) noexcept {
     return detail::io_operation<detail::send_to_action>({get(), what, to});
   }
 
-  /// From now on it sends to, and receives from, this peer alone. Does not wait.
+  /// From now on sends to, and receives from, only this peer. Does not wait.
   std::error_code connect(const endpoint& to) noexcept;
   result<endpoint> local() const noexcept;
   result<endpoint> peer() const noexcept;
@@ -192,14 +191,14 @@ class udp_socket : public datagram_socket {
  public:
   udp_socket() noexcept = default;
 
-  /// At an address of this machine; endpoint::any(0) will do for a client.
+  /// Binds to an address of this machine; use endpoint::any(0) for a client.
   static result<udp_socket> bind(const endpoint& at);
 
  private:
   using datagram_socket::datagram_socket;
 };
 
-/// Datagrams over unix sockets. The file of a path is removed by close() or when the socket goes.
+/// Datagrams over Unix sockets. The file of a path is removed by close() or by the destructor.
 class unix_datagram : public datagram_socket {
  public:
   unix_datagram() noexcept = default;
@@ -208,7 +207,7 @@ class unix_datagram : public datagram_socket {
   ~unix_datagram();
 
   static result<unix_datagram> bind(const endpoint& at);
-  /// Two that are connected to each other.
+  /// Two sockets that are connected to each other.
   static result<std::pair<unix_datagram, unix_datagram>> pair();
   std::error_code close() noexcept;
 

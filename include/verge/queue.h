@@ -17,7 +17,7 @@
 
 #pragma GCC visibility push(default)
 
-/// Timers for an event loop that is there already: a queue without threads and without a clock.
+/// Timers for an existing event loop: a queue without threads and without a clock.
 ///
 ///   verge::timer_queue timers;
 ///   auto t = timers.start(now() + 30s, [&] { close(connection); });
@@ -28,14 +28,14 @@
 ///   }
 ///
 /// It is the queue of the hybrid engine (detail/timer_wheel.h): start, stop and reset take constant
-/// time at any number of timers, and timers fire in the order of their nanosecond, never early.
-/// Memory is in proportion to the timers that wait, a few bytes for each beside its callback, also
-/// when most are stopped long before they are due.
+/// time for any number of timers, and timers fire in order of their nanosecond, never early. Memory
+/// is proportional to the pending timers, a few bytes each besides the callback, even if most are
+/// stopped long before they are due.
 ///
-/// For one thread at a time. Any clock will do as long as it does not go back; the queue only
-/// compares what it is given. Reading the clock is most of what a reset takes: among 100,000 timers
-/// a reset to steady_clock::now() + d takes 246 ns and one to verge::clock::fast_now() + d 96 ns
-/// (verge/clock.h). Such a loop is written with
+/// Not thread-safe. Any clock that does not go back works; the queue only compares the times it is
+/// given. Reading the clock is most of the cost of a reset: among 100,000 timers a reset to
+/// steady_clock::now() + d takes 246 ns and one to verge::clock::fast_now() + d 96 ns
+/// (verge/clock.h). Such a loop uses
 ///
 ///   verge::basic_timer_queue<std::function<void()>, verge::clock> timers;
 ///   timers.reset(t, verge::clock::fast_now() + 30s);    // a deadline: fast, at most 1 us late
@@ -44,7 +44,7 @@ namespace verge {
 
 namespace detail {
 
-/// Chunks for a queue of its own: kept when they are given back, until the queue goes.
+/// The chunks of one queue. Freed chunks are kept for reuse until the queue is destroyed.
 class kept_chunks {
  public:
   kept_chunks() = default;
@@ -74,8 +74,8 @@ class basic_timer_queue {
  public:
   using time_point = typename Clock::time_point;
 
-  /// Names a timer from its start until it has fired or been stopped. A name is not used again
-  /// before four thousand million other timers have had the same memory.
+  /// Identifies a timer from its start until it has fired or been stopped. An id is not reused
+  /// before 2^32 other timers have used the same memory.
   struct id {
     std::uint32_t index = 0;
     std::uint32_t life = 0;  ///< 0: no timer
@@ -87,8 +87,8 @@ class basic_timer_queue {
   basic_timer_queue& operator=(const basic_timer_queue&) = delete;
   ~basic_timer_queue() = default;
 
-  /// Calls f, from run(), when `when` has come. Throws std::bad_alloc and what moving f throws, and
-  /// has changed nothing then.
+  /// Makes run() call f at `when`. Throws std::bad_alloc and whatever moving f throws; then nothing
+  /// has changed.
   id start(time_point when, Callback f) {
     const std::int64_t t = number(when);
     wheel_.reserve();
@@ -106,7 +106,7 @@ class basic_timer_queue {
     return {index, n.life};
   }
 
-  /// True if the timer was waiting: it will not be called. Its callback is destroyed.
+  /// Returns true if the timer was pending: it will not be called. Its callback is destroyed.
   bool stop(id which) noexcept {
     node* n = find(which);
     if (n == nullptr) return false;
@@ -115,7 +115,8 @@ class basic_timer_queue {
     return true;
   }
 
-  /// Gives a timer that waits another time. False if it has fired or been stopped: start another.
+  /// Changes the time of a pending timer. Returns false if it has fired or been stopped: start
+  /// another.
   bool reset(id which, time_point when) {
     node* n = find(which);
     if (n == nullptr) return false;
@@ -126,11 +127,11 @@ class basic_timer_queue {
     return true;
   }
 
-  /// Whether it waits.
+  /// Returns whether the timer is pending.
   [[nodiscard]] bool pending(id which) const noexcept { return find(which) != nullptr; }
 
-  /// When to call run() next; nothing if no timer waits. Never later than the first timer; earlier,
-  /// once in a while, for one that was stopped or put off.
+  /// When to call run() next; nothing if no timer is pending. Never later than the first timer.
+  /// Sometimes earlier, because of a timer that was stopped or reset to later.
   [[nodiscard]] std::optional<time_point> next() const noexcept {
     const std::int64_t t = live_ == 0 ? 0 : wheel_.first();
     if (t == 0 || t >= wheel::never) return std::nullopt;
@@ -138,8 +139,9 @@ class basic_timer_queue {
         std::chrono::nanoseconds(t - origin) + round_up));
   }
 
-  /// Calls what is due at `now`, in order, at most so many; says how many there were. A callback
-  /// may use the queue. If one throws, it is gone and the others wait for the next call.
+  /// Calls what is due at `now`, in order, at most `at_most` callbacks; returns how many were
+  /// called. A callback may use the queue. If one throws, its timer has ended and the others stay
+  /// pending.
   std::size_t run(time_point now, std::size_t at_most = std::numeric_limits<std::size_t>::max()) {
     const std::int64_t t = std::min(number(now), wheel::never - 1);
     wheel_.advance(t);
@@ -152,7 +154,7 @@ class basic_timer_queue {
       wheel_.pop();
       node* n = judge.find(head.id, head.token);
       if (n == nullptr) continue;
-      if (n->when > head.when) {  // put off: others may come first, even if it is due
+      if (n->when > head.when) {  // reset to later: others may come first, even if it is due
         n->key = n->when;
         wheel_.insert(n->when, head.id, head.token);
         continue;
@@ -166,46 +168,47 @@ class basic_timer_queue {
     return called;
   }
 
-  /// How many timers wait.
+  /// The number of pending timers.
   [[nodiscard]] std::size_t size() const noexcept { return live_; }
   [[nodiscard]] bool empty() const noexcept { return live_ == 0; }
-  /// The memory held, in bytes; without what callbacks have allocated.
+  /// The memory held, in bytes, without what callbacks have allocated.
   [[nodiscard]] std::size_t bytes() const noexcept { return wheel_.bytes() + nodes_.bytes(); }
-  /// Entries of timers that are no more or have another entry: at most size() and a constant.
+  /// The number of entries of timers that have ended or have a newer entry: at most size() plus a
+  /// constant.
   [[nodiscard]] std::size_t stale() const noexcept { return wheel_.size() - live_; }
-  /// What is wrong inside; empty if nothing is. For tests.
+  /// A broken invariant, or an empty string. For tests.
   [[nodiscard]] std::string describe_violation() const { return wheel_.describe_violation(); }
 
  private:
   using wheel = detail::timer_wheel<detail::kept_chunks>;
 
-  /// Times are positive inside: those of the clock are moved up by half the range.
+  /// Internal times are positive: those of the clock are shifted by half the range.
   static constexpr std::int64_t origin = std::int64_t{1} << 60;
-  /// next() must not be earlier than the nanosecond for a clock that counts coarser.
+  /// For a coarser clock, next() must not be earlier than the nanosecond.
   static constexpr std::chrono::nanoseconds round_up =
       std::chrono::duration_cast<std::chrono::nanoseconds>(typename Clock::duration(1)) -
       std::chrono::nanoseconds(1);
 
-  /// A timer that is stopped leaves its entry behind, and the next one in the same memory goes on
-  /// with it, if it is early enough: then starting is as cheap as putting off.
+  /// A stopped timer leaves its entry behind. The next timer in the same memory reuses the entry if
+  /// it is early enough: then a start is as cheap as a reset to later.
   struct node {
     std::optional<Callback> f;
     std::int64_t when = 0;   ///< 0: not in use
-    std::int64_t key = 0;    ///< of its entry: no later than `when`; 0: there is none
-    std::uint32_t life = 1;  ///< which of the timers that had this memory it is
+    std::int64_t key = 0;    ///< of its entry: not after `when`; 0: no entry
+    std::uint32_t life = 1;  ///< counts the timers that have used this memory
     std::uint32_t entries = 0;
-    /// Changes with every entry, so that the ones before are out of date.
+    /// Changes with every entry, so that older entries are stale.
     [[nodiscard]] std::uint32_t token() const noexcept { return entries & wheel::token_mask; }
   };
 
   struct owner {
     basic_timer_queue& q;
-    /// The timer of an entry that has come up; nullptr if it waits no more, or by another entry.
+    /// The timer of an entry that was reached; nullptr if it is not pending or has a newer entry.
     node* find(std::uint32_t i, std::uint32_t token) const noexcept {
       node& n = q.nodes_[i];
       if (n.key == 0 || n.token() != token) return nullptr;
       if (n.when != 0) return &n;
-      n.key = 0;  // the entry goes
+      n.key = 0;  // the entry is dropped
       return nullptr;
     }
     void prefetch(std::uint32_t i) const noexcept { __builtin_prefetch(&q.nodes_[i].when); }
@@ -229,10 +232,10 @@ class basic_timer_queue {
     return n.when != 0 && n.life == which.life ? &n : nullptr;
   }
 
-  /// Makes an entry for a timer that has none, or one that is too late. In the latter case, and
-  /// among many timers, it is made ahead of its time, so as to do for most times to come: one that
-  /// waits longer is moved once more. (Among few somebody would wake for it.) There is room in the
-  /// wheel.
+  /// Makes an entry for a timer whose entry is missing or too late. In the latter case, and among
+  /// many timers, the key is earlier than needed, so that it serves most later resets; a timer that
+  /// stays pending longer is moved once more. (Among few timers the loop would wake for it.)
+  /// Precondition: the wheel has room.
   void enter(node& n, std::uint32_t index) {
     constexpr std::size_t many = 4096;
     const bool ahead = n.key != 0 && wheel_.size() >= many;
@@ -247,12 +250,12 @@ class basic_timer_queue {
     if (++n.life == 0) n.life = 1;
     --live_;
     nodes_.give_back(index);
-    // Its end is the user's code and may start timers, also in this memory.
+    // The callback's destructor is user code and may start timers, also in this memory.
     [[maybe_unused]] const std::optional<Callback> last = std::move(n.f);
     n.f.reset();
   }
 
-  /// Every operation that leaves an entry behind does its share of clearing them away.
+  /// Every operation that leaves an entry behind does a share of the sweeping.
   void tidy() noexcept {
     if (!sweeping_ && stale() <= live_ / 2 + 512) return;
     owner judge{*this};
@@ -265,7 +268,7 @@ class basic_timer_queue {
   bool sweeping_ = false;
 };
 
-/// With callbacks of any kind. A loop that has but one kind of time-out saves memory with its own:
+/// With callbacks of any type. A loop with one kind of time-out saves memory with its own type:
 /// basic_timer_queue<close_connection>.
 using timer_queue = basic_timer_queue<>;
 

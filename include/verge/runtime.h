@@ -19,18 +19,17 @@
 
 /// The runtime: processors that run tasks and timers.
 ///
-/// Most programs need none of this. The first timer, the first `go`, starts a default runtime with
-/// a processor per core; it ends by itself when the program does. A runtime of one's own is for
-/// another number of processors, another engine, a handler for exceptions, or an end that comes
-/// before the program's:
+/// Most programs need none of this. The first timer or `go` starts a default runtime with one
+/// processor per core, which ends when the program exits. Create a runtime to choose the number of
+/// processors, the engine or the exception handler, or to end it before the program:
 ///
 ///   verge::runtime rt{{.processors = 4}};
 ///   rt.run(serve());                     // runs a task and waits for its result
 ///
-/// Inside a task or a callback of a runtime, everything - timers, `go`, sleep - is that runtime's.
-/// Elsewhere it is the default runtime's. To choose another one, from any thread, pass it as the
-/// first argument. The constructors of timer and ticker, after_func, after, every, tick, sleep,
-/// sleep_until, go, with_timeout and with_deadline take it:
+/// Inside a task or callback of a runtime, timers, `go` and sleep use that runtime. Elsewhere they
+/// use the default runtime. To choose another one, from any thread, pass it as the first argument
+/// to the constructors of timer and ticker, after_func, after, every, tick, sleep, sleep_until, go,
+/// with_timeout or with_deadline:
 ///
 ///   auto reminder = verge::after_func(rt, 3min, remind);
 ///   verge::timer t(rt, 30s);
@@ -38,8 +37,8 @@
 ///   auto [ctx, cancel] = verge::with_timeout(rt, parent, 2s);
 ///   verge::sleep(rt, 10ms).wait();
 ///
-/// Daemons: become a daemon first, then start the runtime or use anything of verge for the first
-/// time. The child of a fork has none of the runtime's threads.
+/// Daemons: fork first, then create the runtime or make the first use of verge. The child of a fork
+/// has none of the runtime's threads.
 ///
 ///   ::daemon(0, 0);
 ///   verge::runtime rt;
@@ -50,7 +49,7 @@ struct [[gnu::visibility("hidden")]] runtime_core;
 
 namespace verge {
 
-/// How timers are kept, see docs/engines.md.
+/// How timers are stored, see docs/engines.md.
 enum class engine : std::uint8_t {
   global_heap,     ///< one heap, one lock, one timer thread: Go up to 1.9
   sharded_heap,    ///< sixty-four of them: Go 1.10 to 1.13
@@ -60,65 +59,64 @@ enum class engine : std::uint8_t {
   hybrid,          ///< a wheel and a small heap per processor, no lock to stop: the default
 };
 
-/// All of them, and what they are called: "processor_heap".
+/// All engines, and the name of one, such as "processor_heap".
 std::span<const engine> engines() noexcept;
 std::string_view name_of(engine e) noexcept;
-/// The engine of that name. Throws std::invalid_argument with the list of those there are.
+/// The engine with that name. Throws std::invalid_argument, listing the known names.
 engine engine_named(std::string_view name);
 
-/// The shape of a wheel, for the two engines that are one. 0 is the engine's default: 65,536 ticks
-/// of 1 ms for the simple wheel, 20 of 1 ms for the timing wheel, as Kafka has it. Timers fire at
-/// the first tick that is not before their time. Ticks are from 1 us to 1 h, buckets from 2 to
-/// 2^24.
+/// The shape of a wheel, for the two wheel engines. 0 means the engine's default: 65,536 ticks of 1
+/// ms for the simple wheel, 20 of 1 ms for the timing wheel, as in Kafka. A timer fires at the
+/// first tick that is not before its time. `tick` is 1 us to 1 h, `size` 2 to 2^24.
 struct wheel_options {
   std::chrono::nanoseconds tick{0};
   std::size_t size{0};
 };
 
 struct runtime_options {
-  /// How many tasks run at the same time, 1 to 256. 0 is one per core that the process may use: the
-  /// cores that are online, those in the affinity mask of the calling thread (taskset), or what the
-  /// quota of its control groups allows (cpu.max, rounded up), whichever is least.
+  /// How many tasks run concurrently, 1 to 256. 0 means one per core that the process may use: the
+  /// least of the cores online, the affinity mask of the calling thread (taskset), and the quota of
+  /// its control groups (cpu.max, rounded up).
   unsigned processors{0};
   verge::engine engine{verge::engine::hybrid};
   wheel_options wheel{};
-  /// Takes exceptions out of callbacks and detached tasks, on the thread where they come up. The
-  /// default prints what it can about it and terminates the program.
+  /// Receives exceptions from callbacks and detached tasks, on the thread where they were thrown.
+  /// The default prints the exception and terminates the program.
   std::function<void(std::exception_ptr)> on_exception{};
 };
 
-/// The figures of one processor since the runtime began.
+/// The figures of one processor since the runtime was created.
 struct processor_stats {
-  std::uint64_t timers_live{0};     ///< waiting to fire
+  std::uint64_t timers_live{0};     ///< pending
   std::uint64_t timers_deleted{0};  ///< stopped, and still in the queue
-  std::uint64_t timers_fired{0};    ///< run by this processor, also on behalf of others
-  std::uint64_t timers_stolen{0};   ///< those of them that were another processor's
-  std::uint64_t tasks_run{0};       ///< how often a task or callback was taken up
+  std::uint64_t timers_fired{0};    ///< fired by this processor, also for others
+  std::uint64_t timers_stolen{0};   ///< those of them that belonged to another processor
+  std::uint64_t tasks_run{0};       ///< how often a task or callback was run or resumed
   std::uint64_t tasks_queued{0};    ///< waiting to run
   std::uint64_t wakeups{0};         ///< how often a thread was woken for it
-  lateness_histogram lateness;      ///< how late the timers it fired were
+  lateness_histogram lateness;      ///< how late the timers fired
 };
 
-/// What limits the default number of processors, as found when the runtime was made.
+/// What limits the default number of processors, as found when the runtime was created.
 struct processor_limits {
   unsigned online{0};    ///< cores of the machine
-  unsigned affinity{0};  ///< those that the thread which made the runtime may run on
+  unsigned affinity{0};  ///< those that the creating thread may run on
   unsigned cgroup{0};    ///< processors' worth of the control groups' quota; 0 is no limit
 };
 
-/// Which of them decided, or that the number was asked for.
+/// Which limit decided, or `option` if the number was given.
 enum class processors_from : std::uint8_t { option, online, affinity, cgroup };
 
 struct runtime_stats {
   std::vector<processor_stats> processors;
-  processors_from taken_from{processors_from::option};  ///< how their number came about
+  processors_from taken_from{processors_from::option};  ///< what decided their number
   processor_limits limits;                              ///< all 0 if the runtime was given a number
-  processor_stats total;             ///< with what was fired outside of any processor
+  processor_stats total;             ///< including timers fired outside any processor
   std::uint64_t poll_breaks{0};      ///< how often the poller was woken for an earlier timer
   std::uint64_t polls{0};            ///< how often a thread slept in the poller
-  std::uint64_t monitor_wakeups{0};  ///< how often the system monitor looked
-  std::uint64_t poll_rescues{0};     ///< how often it woke a poller that slept past a timer
-  std::uint64_t spare_used{0};       ///< how often a spare processor came up, as all were stuck
+  std::uint64_t monitor_wakeups{0};  ///< how often the system monitor ran
+  std::uint64_t poll_rescues{0};     ///< how often it woke a poller sleeping past a timer
+  std::uint64_t spare_used{0};       ///< how often a spare processor started, as all were stuck
   std::uint64_t threads{0};          ///< worker threads started
   std::size_t timer_bytes{0};        ///< memory held for timers: nodes and queues
 };
@@ -126,33 +124,32 @@ struct runtime_stats {
 class runtime {
  public:
   /// Throws std::invalid_argument for a number of processors that is out of range, and
-  /// std::system_error if threads or descriptors cannot be had.
+  /// std::system_error if threads or descriptors cannot be created.
   explicit runtime(runtime_options options = {});
-  /// Waits for the tasks and callbacks that are running. Those that are suspended are destroyed,
-  /// timers that are pending do not fire. Other threads may be stopping, resetting and destroying
-  /// timers of it meanwhile; nothing else of it may be in use. One of its own tasks or callbacks
-  /// may end it: then that one goes on to its end.
+  /// Waits for running tasks and callbacks. Suspended tasks are destroyed; pending timers do not
+  /// fire. Other threads may stop, reset and destroy its timers concurrently; nothing else of it
+  /// may be in use. One of its own tasks or callbacks may destroy it and then runs to its end.
   ~runtime();
   runtime(const runtime&) = delete;
   runtime& operator=(const runtime&) = delete;
 
-  /// Runs a task, a callable that returns one, or a plain callable, and waits for it to end. Gives
-  /// its result or rethrows its exception. Not from inside a task of this runtime: co_await there.
-  /// Nor on a thread that takes part in a simulation, which does not know of what happens in real
-  /// time: std::logic_error.
+  /// Runs a task, a callable that returns one, or a plain callable, and waits for it to end.
+  /// Returns its result or rethrows its exception. Must not be called inside a task of this
+  /// runtime: use co_await there. Throws std::logic_error on a thread that takes part in a
+  /// simulation, whose time would not wait for it.
   template <class F>
   decltype(auto) run(F&& f) {
     return detail::spawn(scheduler_to_wait_for(), std::forward<F>(f)).join();
   }
 
-  /// Starts a task and does not wait. See verge::go.
+  /// Starts a task without waiting. See verge::go.
   template <class F>
   auto spawn(F&& f) {
     return detail::spawn(detail::scheduler_of(*this), std::forward<F>(f));
   }
 
-  /// Changes the number of processors, 1 to 256, while everything runs on. A processor that is in
-  /// the middle of a task is given up when the task suspends or ends.
+  /// Changes the number of processors, 1 to 256, without stopping anything. A processor that is
+  /// running a task is removed when the task suspends or ends.
   void set_processors(unsigned n);
   unsigned processors() const noexcept;
 
@@ -160,30 +157,31 @@ class runtime {
 
  private:
   friend detail::scheduler& detail::scheduler_of(runtime& rt) noexcept;
-  /// Throws if the calling thread could not wait for anything of it.
+  /// Throws if the calling thread must not wait for this runtime.
   detail::scheduler& scheduler_to_wait_for();
 
   detail::runtime_core* core_;
 };
 
-/// The runtime of everything that is started outside of any other. It begins with its first use and
-/// ends, with timers still pending, when the program calls exit() or returns from main(), on any
-/// thread: no callback begins and no task goes on from then. Those that run have a second to end.
-/// Other threads may go on using timers, which do not fire any more.
+/// The runtime of everything that is started outside any other. It is created on first use and
+/// ends, even with timers pending, when any thread calls exit() or main() returns: from then on no
+/// callback begins and no task resumes. Running ones have a second to end. Other threads may still
+/// use timers, which no longer fire.
 ///
-/// In the child of a fork there are no threads but the one that forked, so all that was pending is
-/// lost: old timers never fire there, stop() says false and reset() throws. The first use of the
-/// default runtime in the child starts a new one. That holds in a task or callback that forks as
-/// well; but the thread that it would return or suspend to is no worker any more, so in the child
-/// it must do neither: let it end in exec or _exit.
+/// The child of a fork has only the thread that forked, so everything pending is lost: old timers
+/// never fire there, stop() returns false and reset() throws. The first use of the default runtime
+/// in the child creates a new one, also in a task or callback that forks. In the child, such a task
+/// or callback must neither return nor suspend, since its thread is no longer a worker: it must end
+/// in exec or _exit.
 ///
-/// Every runtime of before a fork, a kept reference to the default one included, is unusable in the
-/// child: run(), spawn(), set_processors() and stats() throw std::logic_error at once, and so does
-/// joining a task that had not ended. Destroying the runtime does nothing.
+/// A runtime created before a fork, including one reached through a saved reference to the default
+/// runtime, is unusable in the child: run(), spawn(), set_processors() and stats() throw
+/// std::logic_error at once, and so does joining a task that had not ended. Destroying the runtime
+/// does nothing.
 runtime& default_runtime();
 
-/// Calls f, which is known to block - a read from a disk, a lock held for long - and lets another
-/// thread run the processor's tasks meanwhile. On a thread that is no worker it just calls f.
+/// Calls f, which is known to block (a disk read, a lock held for long), while another thread runs
+/// the processor's tasks. On a thread that is not a worker it only calls f.
 template <class F>
 decltype(auto) blocking(F&& f) {
   struct scope {

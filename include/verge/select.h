@@ -9,18 +9,18 @@
 
 #pragma GCC visibility push(default)
 
-/// select: waits for several channels at once and does what the first of them allows.
+/// select: waits for several channel operations and performs the first one that can proceed.
 ///
 ///   co_await verge::select(
 ///       verge::recv(messages, [&](std::optional<message> m) { ... }),   // empty: closed
 ///       verge::send(results, r, [&] { ... }),
 ///       verge::recv(verge::after(1s), [&] { ... }),                     // a time-out
-///       verge::otherwise([&] { ... }));                                 // none: do not wait
+///       verge::otherwise([&] { ... }));                                 // do not wait
 ///
-/// On a plain thread it is select(...).wait(). Exactly one case takes place. If several can, one of
-/// them is chosen, each with the same chance. Then its handler runs, in the coroutine or thread
-/// that selects, and select gives the index of the case. A handler may be left out, and a receive
-/// may name a std::optional to be filled instead, so that one can go on waiting afterwards:
+/// On a plain thread write select(...).wait(). Exactly one case takes place. If several can, one of
+/// them is chosen with equal probability. Then its handler runs, in the selecting coroutine or
+/// thread, and select returns the index of the case. A handler may be omitted, and a receive may
+/// fill a std::optional instead, so that the caller can await in the branch:
 ///
 ///   std::optional<message> m;
 ///   switch (co_await verge::select(verge::recv(messages, m), verge::recv(stop))) {
@@ -28,16 +28,15 @@
 ///     case 1: co_return;
 ///   }
 ///
-/// A receive from a closed channel can always take place. A send to one can as well: it throws
-/// chan_closed. A case without a channel (an empty receiver, chan<T>(nullptr)) is never ready, so
-/// assigning an empty handle switches a case off. The same channel may stand in several cases. A
-/// select without any case waits forever, until its task is cancelled; so does one whose cases all
-/// have no channel. Given up, no case has taken place and no handler has run.
-/// Nothing here allocates.
+/// A receive from a closed channel is always ready. So is a send to one: it throws chan_closed. A
+/// case without a channel (an empty receiver, chan<T>(nullptr)) is never ready, so assigning an
+/// empty handle disables a case. The same channel may appear in several cases. A select without
+/// cases, or whose cases all have no channel, waits until its task is cancelled. If a select is
+/// given up, no case has taken place and no handler has run. Nothing here allocates.
 namespace verge {
 
-/// A case of a select that receives, and tells `handler`: a callable that takes a std::optional<T>,
-/// or nothing.
+/// A case of a select that receives and then calls `handler`, which takes a std::optional<T> or no
+/// argument.
 template <class T, class F>
 detail::recv_case<T, std::decay_t<F>> recv(const chan<T>& ch, F&& handler) {
   return {recv(ch), std::forward<F>(handler)};
@@ -57,8 +56,8 @@ detail::recv_case<T, detail::store_handler<T>> recv(const receiver<T>& ch, std::
   return {recv(ch), detail::store_handler<T>{&to}};
 }
 
-/// A case of a select that sends v, and then calls `handler`. If another case is chosen, v is not
-/// sent, and gone.
+/// A case of a select that sends v and then calls `handler`. If another case is chosen, v is
+/// destroyed unsent.
 template <class T, class F>
 detail::send_case<T, std::decay_t<F>> send(const chan<T>& ch, std::type_identity_t<T> v,
                                            F&& handler) {
@@ -70,13 +69,13 @@ detail::send_case<T, std::decay_t<F>> send(const sender<T>& ch, std::type_identi
   return {send(ch, std::move(v)), std::forward<F>(handler)};
 }
 
-/// The case that is chosen if no other can take place at once: with it, a select never waits.
+/// The case that is chosen if no other is ready: with it, a select never waits.
 template <class F = detail::no_handler>
 detail::otherwise_case<std::decay_t<F>> otherwise(F&& handler = F()) {
   return detail::otherwise_case<std::decay_t<F>>(std::in_place, std::forward<F>(handler));
 }
 
-/// Waits until one of the cases can take place, and lets it; gives its index.
+/// Waits until a case is ready, performs it, and returns its index.
 template <class... Cases>
 auto select(Cases&&... cases) {
   return detail::select_operation<decltype(detail::as_case(std::forward<Cases>(cases)))...>(

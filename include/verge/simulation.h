@@ -17,40 +17,40 @@
 
 #pragma GCC visibility push(default)
 
-/// Simulated time: hours of time-outs in milliseconds, with the same result every time.
+/// Simulated time: hours of time-outs in milliseconds, with the same result on every run.
 ///
 ///   verge::simulation sim;
 ///   sim.run([]() -> verge::task<> {
-///     co_await verge::sleep(24h);                 // takes no time
+///     co_await verge::sleep(24h);                 // takes no real time
 ///   });
 ///
-/// Time stands still while anything can run. When everything is blocked it jumps to the next timer,
-/// to the nanosecond. If there is no timer either, that is a deadlock: verge::deadlock is thrown,
-/// with what each task waits for, by run() or run_for(), or where no thread is in one of them, by
-/// the wait of a thread that takes part. What that waited for is given up, and the simulation can
-/// go on.
+/// Time does not advance while anything can run. When everything is blocked, it jumps to the next
+/// timer, exact to the nanosecond. If there is no timer either, that is a deadlock: run() or
+/// run_for() throws verge::deadlock, which lists what each task waits for; if no thread is inside
+/// one of them, the wait of a participating thread throws it. That wait is given up, and the
+/// simulation can continue.
 ///
-/// One thing runs at a time, and where several could the seed decides which: the same seed gives
-/// the same run. Another seed gives another order of all that happens at one instant, which is how
-/// a test finds out what depends on it.
+/// One thread or task runs at a time. If several could, the seed decides: the same seed gives the
+/// same run. Another seed gives another order of simultaneous events, so that a test can find code
+/// that depends on it.
 ///
-/// Plain threads take part as well. The thread that makes the simulation does from then on:
-/// whatever of verge it calls is the simulation's, and when it waits, time may jump. Further
-/// threads come in through thread(), or as a participant.
+/// Plain threads can take part. The thread that creates the simulation does: its calls to verge use
+/// the simulation, and when it waits, time may jump. Other threads take part through thread() or a
+/// participant.
 ///
-/// For all that takes part verge::clock::now() is the simulated time, so deadlines computed from it
-/// are right: reset_at, sleep_until, with_deadline. std::chrono::steady_clock goes on in real time.
+/// For all participants verge::clock::now() is the simulated time, so deadlines computed from it
+/// are correct: reset_at, sleep_until, with_deadline. std::chrono::steady_clock remains real time.
 ///
-/// The simulation knows of nothing else. Threads that take no part and real runtimes go on in real
-/// time, and time does not wait for them: a wait for what only they will do is a deadlock. So a
-/// runtime's run() is refused on a thread that takes part, with std::logic_error; call it on
-/// another thread, or simulation::run here.
+/// Threads that do not take part, and runtimes, continue in real time, and simulated time does not
+/// wait for them: a wait for something that only they can do is a deadlock. So runtime::run()
+/// throws std::logic_error on a thread that takes part; call it on another thread, or use
+/// simulation::run.
 namespace verge {
 
-/// Everything is blocked and no timer is pending that is ever due: thrown by run() and run_for(),
-/// and by waits of plain threads outside of them. what() lists what each task and thread waits for.
-/// The default engine knows no time after 73 years on the clock, the others none after 292
-/// (docs/engines.md): what is due later never is, and what() says so.
+/// Everything is blocked and no timer is pending that can become due. Thrown by run() and
+/// run_for(), and by waits of plain threads outside them. what() lists what each task and thread
+/// waits for. The default engine represents times up to 73 years on the clock, the others up to 292
+/// (docs/engines.md): a later timer is never due, and what() says so.
 class deadlock : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -60,29 +60,28 @@ struct simulation_options {
   std::uint64_t seed{1};
   verge::engine engine{verge::engine::hybrid};
   wheel_options wheel{};
-  /// Where time begins. No later than the last time that the engine knows: std::invalid_argument.
+  /// The initial time. Throws std::invalid_argument if it is after the engine's last time.
   clock::time_point start{std::chrono::hours(1)};
-  /// Takes exceptions out of callbacks and detached tasks, as a runtime's does.
+  /// Receives exceptions from callbacks and detached tasks, as in runtime_options.
   std::function<void(std::exception_ptr)> on_exception{};
 };
 
 class simulation {
  public:
-  /// The calling thread takes part from here on, until the simulation ends. It must not belong to
-  /// another simulation or be a runtime's worker: std::logic_error.
+  /// The calling thread takes part until the simulation is destroyed. Throws std::logic_error if it
+  /// takes part in another simulation or is a worker of a runtime.
   explicit simulation(simulation_options options = {});
   explicit simulation(std::uint64_t seed) : simulation(simulation_options{.seed = seed}) {}
-  /// By the thread that made it, when no other takes part any more: otherwise the program stops and
-  /// says so. Tasks that are suspended are destroyed, timers that are pending do not fire. A plain
-  /// function that is blocked can not be ended: the program stops with a report of what it waits
-  /// for. In the child of a fork, where its threads are gone, nothing is done.
+  /// Must be called by the thread that created it, when no other thread takes part any more:
+  /// otherwise the program terminates with a message. Suspended tasks are destroyed; pending timers
+  /// do not fire. A blocked plain function cannot be ended: the program terminates and reports what
+  /// it waits for. In the child of a fork, which does not have its threads, it does nothing.
   ~simulation();
   simulation(const simulation&) = delete;
   simulation& operator=(const simulation&) = delete;
 
-  /// Runs a task, a callable that returns one, or a plain callable, to its end and gives its
-  /// result. Throws verge::deadlock if it can never end, and std::logic_error on a thread that
-  /// takes no part.
+  /// Runs a task, a callable that returns one, or a plain callable, and returns its result. Throws
+  /// verge::deadlock if it can never end, and std::logic_error on a thread that does not take part.
   template <class F>
   decltype(auto) run(F&& f) {
     auto h = detail::spawn(scheduler_here(), std::forward<F>(f));
@@ -90,24 +89,24 @@ class simulation {
     return h.join();
   }
 
-  /// Lets everything run for so long, in simulated time, and all that is due at the very end as
-  /// well. If the end is past that of the clock it throws verge::deadlock once there is nothing
-  /// left to do. Throws std::logic_error on a thread that takes no part.
+  /// Runs everything for `d` of simulated time, including what is due at its very end. If that is
+  /// past the end of the clock, throws verge::deadlock once nothing is left to do. Throws
+  /// std::logic_error on a thread that does not take part.
   template <class Rep, class Period>
   void run_for(std::chrono::duration<Rep, Period> d) {
     run_for_nanoseconds(saturate(d).count());
   }
 
-  /// Runs a plain function beside the others, on a thread of its own as far as it can tell. Join it
-  /// through the handle: a std::thread's own join() blocks without the simulation knowing.
+  /// Runs a plain function as if on a separate thread. Join it through the handle:
+  /// std::thread::join() blocks without the simulation knowing.
   template <class F>
   auto thread(F&& f) {
     return detail::spawn(detail::scheduler_of(*this), std::forward<F>(f));
   }
 
-  /// Lets a thread that the code under test has started take part, for as long as this object lives
-  /// on it. Its constructor waits for the thread's turn. Until then the simulation does not know of
-  /// the thread, and does not wait for it before it moves time.
+  /// Makes the calling thread, started by the code under test, take part for the lifetime of this
+  /// object. The constructor waits for the thread's turn. Until it is called, the simulation does
+  /// not wait for the thread before it moves time.
   class participant {
    public:
     explicit participant(simulation& sim);
@@ -120,7 +119,7 @@ class simulation {
   };
 
   clock::time_point now() noexcept;
-  /// How often time has jumped.
+  /// The number of times that time has jumped.
   std::uint64_t jumps() const noexcept;
   std::uint64_t seed() const noexcept;
 
@@ -128,7 +127,7 @@ class simulation {
   friend detail::scheduler& detail::scheduler_of(simulation& sim) noexcept;
   void run_until(const std::function<bool()>& done);
   void run_for_nanoseconds(std::int64_t d);
-  /// Throws std::logic_error unless the calling thread takes part.
+  /// Throws std::logic_error if the calling thread does not take part.
   detail::scheduler& scheduler_here();
 
   class implementation;

@@ -14,24 +14,24 @@
 
 #pragma GCC visibility push(default)
 
-/// Tasks: coroutines that return something, and ways to run them beside one another.
+/// Tasks: coroutines that return a value, and ways to run them concurrently.
 ///
 ///   verge::task<int> answer() { co_return 42; }
 ///
 ///   verge::task<void> ask() {
-///     int a = co_await answer();                     // runs it here and now
-///     verge::join_handle h = verge::go(answer());    // runs it beside us, perhaps on another core
+///     int a = co_await answer();                     // runs it here
+///     verge::join_handle h = verge::go(answer());    // runs it concurrently
 ///     int b = co_await h;                            // waits; or h.join() on a plain thread
 ///   }
 ///
-/// A task does nothing until it is awaited or spawned. Awaiting one is a jump, not a trip through
-/// the scheduler. An exception that leaves a task arrives at whoever awaits or joins it.
+/// A task does nothing until it is awaited or spawned. Awaiting a task is a jump and does not
+/// involve the scheduler. Awaiting or joining a task rethrows its exception.
 ///
-/// A task runs until it has to wait. One that never has to, because it always finds data, yields
-/// after 128 operations, or 16 system calls. One that computes for long should call yield().
+/// A task runs until it has to wait. A task that never has to, because it always finds data, yields
+/// after 128 operations or 16 system calls. One that computes for long should call yield().
 namespace verge {
 
-/// A coroutine that has yet to be run. Whoever holds it owns the coroutine.
+/// A coroutine that has not been started. The object owns the coroutine.
 template <class T = void>
 class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
  public:
@@ -44,23 +44,22 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
     task(std::move(other)).swap(*this);
     return *this;
   }
-  /// Destroys the coroutine, and with it all that it awaits: whatever that waits for, it no longer
-  /// does.
+  /// Destroys the coroutine and everything that it awaits: its pending waits are abandoned.
   ~task() {
     if (coroutine_) coroutine_.destroy();
   }
 
   void swap(task & other) noexcept { std::swap(coroutine_, other.coroutine_); }
 
-  /// Whether there is a coroutine.
+  /// Returns whether there is a coroutine.
   explicit operator bool() const noexcept { return static_cast<bool>(coroutine_); }
 
-  /// Runs the task and gives its result. A task can be awaited once.
+  /// Runs the task and returns its result. A task can be awaited once.
   auto operator co_await()&& {
     if (!coroutine_) detail::throw_no_task();
     return detail::task_awaiter<T>{coroutine_};
   }
-  /// Always an error, which says what to write.
+  /// Always a compile-time error that says what to write.
   template <class Task = task>
   detail::task_awaiter<T> operator co_await()& {
     static_assert(!std::is_same_v<Task, task>, "a task is awaited once: co_await std::move(t)");
@@ -75,12 +74,11 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
   std::coroutine_handle<promise_type> coroutine_;
 };
 
-/// A task that runs beside the others, for joining or cancelling it.
+/// A handle to a spawned task, for joining or cancelling it.
 ///
-/// Destroying the handle detaches: the task runs on. The handle is for one thread at a time, save
-/// for cancel() and done(): any thread may call these for as long as the handle exists. An empty
-/// handle has no task: join() and detach() throw std::logic_error, cancel() does nothing, and
-/// done() is false.
+/// Destroying the handle detaches: the task continues. The handle is not thread-safe, except for
+/// cancel() and done(): any thread may call these during the handle's lifetime. On an empty handle,
+/// join() and detach() throw std::logic_error, cancel() does nothing, and done() returns false.
 template <class T = void>
 class [[nodiscard("join() the task, or detach() it to let it run on its own")]] join_handle
     : public detail::awaitable<join_handle<T>> {
@@ -97,31 +95,31 @@ class [[nodiscard("join() the task, or detach() it to let it run on its own")]] 
 
   void swap(join_handle & other) noexcept { std::swap(task_, other.task_); }
 
-  /// Waits until the task has ended, on a plain thread. Gives its result or throws its exception,
-  /// once. In a coroutine, `co_await handle` does the same. Given up, the task goes on, and can be
-  /// joined again. No code of the task runs after join() has returned: the shared object that it is
-  /// in may be unloaded once the handle is destroyed.
+  /// Waits on a plain thread until the task has ended. Returns its result or throws its exception,
+  /// once. In a coroutine, `co_await handle` does the same. If it is given up, the task continues
+  /// and can be joined again. No code of the task runs after join() has returned: its shared object
+  /// may be unloaded once the handle is destroyed.
   T join() { return this->wait(); }
 
-  /// Lets the task run on its own. An exception that leaves it then goes to the runtime's handler.
+  /// Keeps the task running without a handle. Its exception is then passed to the runtime's
+  /// handler.
   void detach() {
     if (task_ == nullptr) detail::throw_nothing_to_join();
     join_handle().swap(*this);
   }
 
   /// Asks the task to end: the operation in which it waits throws `cancelled` inside it, and so
-  /// does every one that it begins from now on - once cancelled, it stays cancelled. A task that
-  /// has yet to begin does not. What a task does with its own time is its own business: one that
-  /// computes may look at verge::is_cancelled(). Returns at once, from any thread, allocates
-  /// nothing.
+  /// does every operation that it starts from then on; a cancelled task stays cancelled. A task
+  /// that has not begun never begins. A task that computes can poll verge::is_cancelled(). May be
+  /// called from any thread, returns at once, and does not allocate.
   void cancel() noexcept {
     if (task_ != nullptr) task_->cancellation.fire(detail::waiter::by_cancellation);
   }
 
-  /// Whether the task has ended, so that joining it does not wait.
+  /// Returns whether the task has ended, so that joining it does not wait.
   bool done() const noexcept { return task_ != nullptr && task_->ended.fired(); }
 
-  /// Whether there is a task that can be joined, as it has not been so far.
+  /// Returns whether there is a task that has not been joined.
   explicit operator bool() const noexcept { return task_ != nullptr && !task_->is_joined(); }
 
   /// What a wait for it does (detail/operation.h).
@@ -134,12 +132,12 @@ class [[nodiscard("join() the task, or detach() it to let it run on its own")]] 
   detail::spawned<T>* task_{nullptr};
 };
 
-/// Runs a task, or whatever f(args...) does, beside the caller: on the runtime that the caller runs
-/// on, or on the default one, or with a runtime as the first argument on that one.
+/// Runs a task, or f(args...), concurrently with the caller: on the runtime given as the first
+/// argument, else on the caller's runtime, else on the default one.
 ///
-/// f may be a coroutine function, and a lambda with captures at that: the lambda and the arguments
-/// are kept until the coroutine has ended. f may also be a plain function; then it runs on a worker
-/// and may use .wait(), .join() and the like.
+/// f may be a coroutine function, including a lambda with captures: the lambda and the arguments
+/// are kept until the coroutine has ended. f may also be a plain function: it runs on a worker and
+/// may use .wait(), .join() and so on.
 template <class F, class... Args>
 auto go(F&& f, Args&&... args) {
   return detail::spawn(detail::scheduler_or_default(), std::forward<F>(f),
@@ -150,10 +148,11 @@ auto go(runtime& rt, F&& f, Args&&... args) {
   return detail::spawn(detail::scheduler_of(rt), std::forward<F>(f), std::forward<Args>(args)...);
 }
 
-/// Lets everything else that is ready run first: `co_await verge::yield()`.
+/// Lets all other ready tasks run first: `co_await verge::yield()`.
 inline detail::yield_operation yield() noexcept { return {}; }
 
-/// Whether the calling task has been cancelled: for those that compute for long without waiting.
+/// Returns whether the calling task has been cancelled, for tasks that compute for long without
+/// waiting.
 inline bool is_cancelled() noexcept {
   const detail::job* j = detail::current_job();
   return j != nullptr && j->cancellation.fired();

@@ -17,48 +17,48 @@
 
 /// Timers.
 ///
-///   auto reminder = verge::after_func(3min, [=] { remind(customer); });   // a callback, later
+///   auto reminder = verge::after_func(3min, [=] { remind(customer); });   // calls back later
 ///   reminder.stop();                                        // true: it will never run
-///   reminder.reset(1h, {.slack = 1s});                      // again; a little late will do
+///   reminder.reset(1h, {.slack = 1s});                      // again, up to 1 s late
 ///
-///   verge::timer t(30s);                                    // or a channel: t.c() gets the time
+///   verge::timer t(30s);                                    // or a channel that gets the time
 ///   auto when = t.c().recv();
 ///
 ///   co_await verge::sleep(10ms);                            // in a coroutine
 ///   verge::sleep(10ms).wait();                              // on a plain thread
 ///
-///   verge::ticker tk(100ms);                                // again and again
+///   verge::ticker tk(100ms);                                // periodic
 ///   for (auto at : tk.c()) poll(at);
 ///
-/// All of it works from any thread, on any timer, at any time; no timer is ever early. Delays may
-/// be of any std::chrono unit: zero and negative ones are due at once, and one that leads past the
-/// end of the clock never is.
+/// Every function may be called from any thread, on any timer, at any time. No timer fires early. A
+/// delay may have any std::chrono unit: a zero or negative one is due at once, and one that leads
+/// past the end of the clock is never due.
 ///
-/// The calls of one timer follow one another, each happens before the next: a function that counts
-/// with a plain ++ is right. A timer that is reset while its function runs, and comes due, calls it
-/// again when that call has ended; a ticker calls late or not at all, see missed_ticks. Calls of
-/// different timers run at the same time. A function that wants to overlap with its own next call
-/// spawns a task (verge/task.h).
+/// The calls of one timer do not overlap, and each happens before the next: a function that counts
+/// with a plain ++ is correct. If a timer is reset while its function runs and expires before that
+/// call returns, the next call begins after it; a ticker calls late or not at all, see
+/// missed_ticks. Calls of different timers may run concurrently. A function that must overlap with
+/// its own next call spawns a task (verge/task.h).
 ///
 /// A handle owns its timer. Destroying it stops the timer, waits for a callback that runs on
-/// another thread - never for the one it is called from - and destroys what the callback has
-/// captured. So no callback is called, or runs, once the handle is destroyed. detach() lets it go
-/// on by itself. <verge/verge.h> has a table of what the other handles do.
+/// another thread (never for the callback it is called from), and destroys the callback's captures.
+/// So no callback is called or running once the handle is destroyed. detach() keeps the timer
+/// running without a handle. <verge/verge.h> has a table of what the other handles do.
 ///
-/// With a runtime& as the first argument a timer is that runtime's; without one it is the calling
-/// task's or callback's, on a plain thread the default runtime's.
+/// A runtime& as the first argument selects the runtime. Without it, a timer belongs to the runtime
+/// of the calling task or callback, and on a plain thread to the default runtime.
 ///
-/// The channel of a timer closes when the timer's runtime ends: receivers that wait are woken, and
-/// recv() gives nothing. A channel whose timer no longer exists - an after() that has fired, a
-/// timer whose handle was destroyed - stays open, and delivers nothing more.
+/// The channel of a timer closes when the timer's runtime ends: waiting receivers wake, and recv()
+/// returns an empty optional. A channel whose timer no longer exists (an after() that has fired, a
+/// timer whose handle was destroyed) stays open and delivers nothing more.
 ///
-/// A callback that is a coroutine function is called, and ends when it has spawned its coroutine.
-/// The coroutine is a task of its own, which no handle waits for.
+/// A callback may be a coroutine function. Its call ends when it has spawned the coroutine, which
+/// is a separate task: no handle waits for it.
 ///
-/// Deadlock. The destructor of a handle, and an assignment to it, wait for a callback that runs. So
-/// does reset of a std::optional or std::unique_ptr with a timer in it, or erase of a map's
-/// element. Do not do that while holding a mutex that the callback locks: the callback waits for
-/// the mutex and the destructor for the callback. Move the handle out, and destroy it after the
+/// Deadlock. The destructor of a handle, and assignment to it, wait for a running callback. So do
+/// reset() of a std::optional or std::unique_ptr that holds a timer, and erase() of such a map
+/// element. Do not do this while holding a mutex that the callback locks: the callback waits for
+/// the mutex and the destructor for the callback. Move the handle out and destroy it after the
 /// unlock:
 ///
 ///   verge::timer old;
@@ -68,29 +68,29 @@
 ///     old.stop();                             // does not wait
 ///   }                                         // `old` is destroyed without the mutex
 ///
-/// For the same reason two callbacks that run at the same time must not destroy each other's
-/// handle: let them stop() instead. A library that is built without NDEBUG reports a destructor
-/// that has waited for a second, on standard error.
+/// For the same reason two callbacks that run concurrently must not destroy each other's handle:
+/// call stop() instead. A library built without NDEBUG reports on standard error a destructor that
+/// has waited for a second.
 namespace verge {
 
 using time_point = clock::time_point;
 
 struct timer_options {
-  /// How late the timer may be without anybody minding. Timers with slack fire together where they
-  /// can, and so wake the machine less often: `after_func(30s, f, {.slack = 1s})`.
+  /// How late the timer may fire. Timers with slack fire together where possible, which saves
+  /// wake-ups: `after_func(30s, f, {.slack = 1s})`.
   std::chrono::nanoseconds slack{0};
 };
 
-/// A timer that fires once: into its channel, or by calling its function.
+/// A timer that fires once: it sends to its channel or calls its function.
 ///
-/// Destroying the handle stops the timer and waits for a call that runs on another thread. An empty
-/// handle has no timer: stop(), reset(), reset_at(), detach() and c() throw std::logic_error.
+/// Destroying the handle stops the timer and waits for a call in progress on another thread. On an
+/// empty handle, stop(), reset(), reset_at(), detach() and c() throw std::logic_error.
 class [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] timer {
  public:
-  /// No timer.
+  /// An empty handle.
   timer() noexcept = default;
 
-  /// Sends the time to c() when `d` has passed.
+  /// Sends the current time to c() after `d`.
   template <class Rep, class Period>
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] explicit timer(
       std::chrono::duration<Rep, Period> d, timer_options options = {})
@@ -101,7 +101,7 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
       runtime & rt, std::chrono::duration<Rep, Period> d, timer_options options = {})
       : timer(detail::start_channel_timer(detail::timers_of(rt), saturate(d).count(),
                                           options.slack.count())) {}
-  /// The same at a point in time, of verge::clock or std::chrono::steady_clock.
+  /// The same at a time point of verge::clock or std::chrono::steady_clock.
   template <class Clock, class Duration>
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] explicit timer(
       std::chrono::time_point<Clock, Duration> when, timer_options options = {})
@@ -123,32 +123,32 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
   }
   void swap(timer & other) noexcept { std::swap(node_, other.node_); }
 
-  /// The channel that the time at which the timer fired is sent to. Throws std::logic_error if the
+  /// The channel that receives the time at which the timer fired. Throws std::logic_error if the
   /// timer has a function instead.
   receiver<time_point> c() const { return detail::channel_of(node_); }
 
-  /// True if the timer was pending: then it will not fire. False if it has fired or been stopped
-  /// before. Nothing that was sent before is received from c() afterwards: a time that nobody has
-  /// received by now counts as not fired.
+  /// Returns true if the timer was pending: it will not fire. Returns false if it had fired or been
+  /// stopped. No earlier value is received from c() afterwards: if the timer's value has not been
+  /// received yet, it is discarded and the timer counts as pending.
   bool stop() { return detail::stop_timer(node_); }
 
-  /// Makes it fire, once, when `d` has passed from now, whatever it was going to do before. True if
-  /// it was pending. As with stop(), nothing stale is received afterwards. Options are not kept: a
-  /// reset without slack takes any slack away.
+  /// Makes the timer fire once, `d` from now; any earlier setting is replaced. Returns true if it
+  /// was pending. As with stop(), no stale value is received afterwards. Options are not kept: a
+  /// reset without slack removes it.
   template <class Rep, class Period>
   bool reset(std::chrono::duration<Rep, Period> d, timer_options options = {}) {
     return detail::reset_timer_after(node_, saturate(d).count(), options.slack.count());
   }
-  /// The same for a point in time, of verge::clock or std::chrono::steady_clock.
+  /// The same for a time point of verge::clock or std::chrono::steady_clock.
   template <class Clock, class Duration>
   bool reset_at(std::chrono::time_point<Clock, Duration> when, timer_options options = {}) {
     return detail::reset_timer_at(node_, detail::count_of(when), options.slack.count());
   }
 
-  /// Lets the timer go on without a handle. The handle has no timer afterwards.
+  /// Keeps the timer running without a handle. This handle is empty afterwards.
   void detach() { detail::detach_timer(std::exchange(node_, nullptr)); }
 
-  /// Whether there is a timer.
+  /// Returns whether the handle has a timer.
   explicit operator bool() const noexcept { return node_ != nullptr; }
 
  private:
@@ -158,14 +158,14 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
   detail::timer_node* node_{nullptr};
 };
 
-/// Calls f when `d` has passed, as a task of its own: f may block without holding up other timers.
-/// About a thousand may block at once; a call through verge::blocking() lifts that limit, and saves
-/// the 10 ms that it takes to notice. An exception that leaves f is passed to the runtime's
-/// handler.
+/// Calls f after `d`, as a separate task: f may block without delaying other timers. About a
+/// thousand callbacks may block at once; blocking inside verge::blocking() lifts that limit and
+/// avoids the 10 ms it takes to detect a blocked worker. An exception thrown by f is passed to the
+/// runtime's handler.
 ///
-/// f takes no arguments. If it is a coroutine function the coroutine is spawned, detached, with a
-/// copy of f: it runs on after the handle is destroyed. What f refers to must last as long; to end
-/// it, cancel a context that it waits under or close a channel that it reads.
+/// f takes no arguments. If it is a coroutine function, the coroutine is spawned detached, with a
+/// copy of f: it continues after the handle is destroyed. Whatever f refers to must outlive it; to
+/// end it, cancel a context that it waits under or close a channel that it reads.
 template <class Rep, class Period, class F>
 timer after_func(std::chrono::duration<Rep, Period> d, F&& f, timer_options options = {}) {
   return detail::handle_access::make<timer>(detail::start_func_timer(
@@ -177,7 +177,7 @@ timer after_func(runtime& rt, std::chrono::duration<Rep, Period> d, F&& f,
   return detail::handle_access::make<timer>(detail::start_func_timer(
       detail::timers_of(rt), saturate(d).count(), std::forward<F>(f), options.slack.count()));
 }
-/// The same at a point in time, of verge::clock or std::chrono::steady_clock.
+/// The same at a time point of verge::clock or std::chrono::steady_clock.
 template <class Clock, class Duration, class F>
 timer after_func(std::chrono::time_point<Clock, Duration> when, F&& f, timer_options options = {}) {
   return detail::handle_access::make<timer>(detail::start_func_timer_at(
@@ -190,7 +190,7 @@ timer after_func(runtime& rt, std::chrono::time_point<Clock, Duration> when, F&&
       detail::timers_of(rt), detail::count_of(when), std::forward<F>(f), options.slack.count()));
 }
 
-/// A channel that gets the time when `d` has passed. Dropping the channel stops the timer.
+/// Returns a channel that receives the time after `d`. Dropping the channel stops the timer.
 template <class Rep, class Period>
 [[nodiscard("dropping the channel stops the timer: receive from it")]] receiver<time_point> after(
     std::chrono::duration<Rep, Period> d) {
@@ -202,31 +202,31 @@ template <class Rep, class Period>
   return detail::after_channel(detail::timers_of(rt), saturate(d).count());
 }
 
-/// What a ticker does when its ticks are not taken in time. Here it ticks every 10, and nobody
-/// receives between 11 and 34; `>` is when a tick is received:
+/// What a ticker does when its ticks are not received in time. Here the period is 10, and no
+/// receive happens between 11 and 34; `>` is when a tick is received:
 ///
 ///   due     10        20        30        40        50
 ///   skip  > 10                      34(20)  40        50      one tick waits, the others are
-///                                                             gone; the grid stays as it was
-///   burst > 10                34(20)34(30)  40        50      every tick arrives, late ones at
-///                                                             once
-///   delay > 10                      34(20)      44        54  the next one comes a full period
-///                                                             after the late one was taken
+///                                                             dropped; the grid stays the same
+///   burst > 10                34(20)34(30)  40        50      every tick arrives; late ones
+///                                                             arrive at once
+///   delay > 10                      34(20)      44        54  the next one is a full period
+///                                                             after the late one is received
 ///
 /// The number in brackets is the time that the tick carries.
 enum class missed_ticks : std::uint8_t { skip, burst, delay };
 
-/// A timer that fires every period: into its channel, or by calling its function.
+/// A timer that fires every period: it sends to its channel or calls its function.
 ///
-/// Destroying the handle stops the ticker and waits for a call that runs on another thread. An
-/// empty handle has no ticker: stop(), reset(), detach() and c() throw std::logic_error.
+/// Destroying the handle stops the ticker and waits for a call in progress on another thread. On an
+/// empty handle, stop(), reset(), detach() and c() throw std::logic_error.
 class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() it")]] ticker {
  public:
-  /// No ticker.
+  /// An empty handle.
   ticker() noexcept = default;
 
-  /// Ticks every `period`, for the first time when one has passed. Throws std::invalid_argument if
-  /// that is zero or less.
+  /// Ticks every `period`; the first tick is one period from now. Throws std::invalid_argument if
+  /// the period is zero or less.
   template <class Rep, class Period>
   [[nodiscard("destroying the handle stops the ticker: keep it, or detach() it")]] explicit ticker(
       std::chrono::duration<Rep, Period> period, missed_ticks policy = missed_ticks::skip)
@@ -251,18 +251,18 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
 
   receiver<time_point> c() const { return detail::channel_of(node_); }
 
-  /// True if it was ticking. No tick is received after that, not even one that was waiting, and no
-  /// call of the function begins; one may be running.
+  /// Returns true if it was ticking. Afterwards no tick is received, not even one already sent, and
+  /// no call of the function begins; a call may still be running.
   bool stop() { return detail::stop_timer(node_); }
 
-  /// Ticks with another period from now on. True if it was ticking. Throws std::invalid_argument if
-  /// the period is zero or less, and goes on as before.
+  /// Changes the period, counted from now. Returns true if it was ticking. If the period is zero or
+  /// less, throws std::invalid_argument and changes nothing.
   template <class Rep, class Period>
   bool reset(std::chrono::duration<Rep, Period> period) {
     return detail::reset_ticker(node_, saturate(period).count());
   }
 
-  /// Lets it tick on: a function for good, a channel for as long as somebody has a receiver of it.
+  /// Keeps ticking without a handle: a function forever, a channel while it has a receiver.
   void detach() { detail::detach_timer(std::exchange(node_, nullptr)); }
   explicit operator bool() const noexcept { return node_ != nullptr; }
 
@@ -273,13 +273,13 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
   detail::timer_node* node_{nullptr};
 };
 
-/// Calls f every `period`, on a grid: a late call does not make the next one late. The calls follow
-/// one another: f need not be safe to call from two threads at once. A tick that comes while a call
-/// runs is kept or dropped as `policy` says; "received" means "the call begins". With skip, the
-/// default, one call follows right after, and the other ticks are dropped.
+/// Calls f every `period`, on a fixed grid: a late call does not delay the next one. The calls do
+/// not overlap, so f need not be safe to call from two threads at once. A tick that is due while a
+/// call runs is kept or dropped according to `policy`, where "received" means "the call begins".
+/// With skip, the default, one call follows at once and the other ticks are dropped.
 ///
-/// A coroutine function is taken as by after_func: the coroutines are spawned, detached, may run at
-/// the same time, and run on after the handle is destroyed. Throws std::invalid_argument if the
+/// f may be a coroutine function, as for after_func: the coroutines are spawned detached, may run
+/// concurrently, and continue after the handle is destroyed. Throws std::invalid_argument if the
 /// period is zero or less.
 template <class Rep, class Period, class F>
 ticker every(std::chrono::duration<Rep, Period> period, F&& f,
@@ -296,8 +296,8 @@ ticker every(runtime& rt, std::chrono::duration<Rep, Period> period, F&& f,
                                    std::forward<F>(f), static_cast<std::uint8_t>(policy)));
 }
 
-/// The channel of a ticker that needs no handle: it ticks until the channel is dropped. A period of
-/// zero or less gives a channel that never delivers.
+/// Returns the channel of a ticker without a handle: it ticks until the channel is dropped. If the
+/// period is zero or less, the channel never delivers.
 template <class Rep, class Period>
 [[nodiscard("dropping the channel stops the ticker: receive from it")]] receiver<time_point> tick(
     std::chrono::duration<Rep, Period> period) {
@@ -309,8 +309,8 @@ template <class Rep, class Period>
   return detail::tick_channel(detail::timers_of(rt), saturate(period).count());
 }
 
-/// Waits: `co_await verge::sleep(d)` in a coroutine, `verge::sleep(d).wait()` on a plain thread.
-/// With a runtime, its timers and its clock are used; the caller goes on where it was.
+/// Waits: `co_await verge::sleep(d)` in a coroutine, `verge::sleep(d).wait()` on a plain thread. A
+/// runtime argument selects the timers and the clock; the caller resumes where it was.
 template <class Rep, class Period>
 detail::sleep_operation sleep(std::chrono::duration<Rep, Period> d) noexcept {
   return detail::sleep_operation::for_delay(saturate(d).count());

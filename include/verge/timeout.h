@@ -15,28 +15,29 @@
 
 #pragma GCC visibility push(default)
 
-/// A limit on how long anything may take.
+/// A limit on how long an operation or a task may take.
 ///
 ///   auto message = co_await verge::timeout(verge::recv(ch), 50ms);   // throws verge::timed_out
 ///   verge::timeout(verge::recv(ch), 50ms).wait();                    // on a plain thread
-///   auto reply = co_await verge::timeout(call(server), 2s);          // a task, too
+///   auto reply = co_await verge::timeout(call(server), 2s);          // or a task
 ///   auto [n, error] = co_await verge::timeout(conn.read_full(bytes), 2s);   // net_errc::timed_out
 ///
-/// An operation that is not done in time is given up. One that can be done at once is, whatever the
-/// limit. What being given up means depends on whether the result carries an error:
+/// An operation that does not complete in time is given up. One that can complete at once does,
+/// whatever the limit. What an operation that was given up does depends on whether its result
+/// carries an error:
 ///
-///  - recv, send, select, sleep, a join: it has not happened, and timed_out is thrown.
-///  - What sockets and other descriptors do: the result has the error net_errc::timed_out and tells
-///    what was done until then. A read_full that has read three bytes gives {3, timed_out}.
+///  - recv, send, select, sleep, join: it has not happened, and timed_out is thrown.
+///  - Operations of sockets and other descriptors: the result has the error net_errc::timed_out and
+///    says what was done. A read_full that has read three bytes returns {3, timed_out}.
 ///
 /// docs/tasks-and-channels.md has a table of all operations.
 ///
-/// A task that does not end in time is cancelled: what it waits in throws verge::cancelled inside
-/// it. The timeout is over when the task has ended, so nothing of it goes on behind the caller's
-/// back; a task that computes on must look at verge::is_cancelled() itself.
+/// A task that does not end in time is cancelled: the operation in which it waits throws
+/// verge::cancelled. timeout() returns after the task has ended, so no part of it still runs; a
+/// task that computes must poll verge::is_cancelled().
 namespace verge {
 
-/// Thrown by what was not done in time and has no error in its result.
+/// Thrown by an operation that did not complete in time and has no error in its result.
 class timed_out : public std::exception {
  public:
   const char* what() const noexcept override;
@@ -49,7 +50,7 @@ namespace detail {
 struct time_limit {
   std::chrono::nanoseconds length;
 
-  /// However short the time: what can be done at once is done.
+  /// Nothing to check: what can complete at once does, however short the limit.
   void begin() const noexcept {}
   template <class F>
   timer alarm(F f) const {
@@ -89,14 +90,13 @@ struct time_limit {
 
 }  // namespace detail
 
-/// Does `op`, unless `limit` passes before: then its result has the error net_errc::timed_out, or
-/// if its result has no error it throws timed_out. A join_handle may be given by reference and can
-/// be joined again then.
+/// Performs `op`. If `limit` passes first, its result has the error net_errc::timed_out; if its
+/// result has no error, throws timed_out. A join_handle passed by reference can be joined again.
 template <detail::is_operation Op, class Rep, class Period>
 auto timeout(Op&& op, std::chrono::duration<Rep, Period> limit) {
   return detail::limited(detail::time_limit{saturate(limit)}, std::forward<Op>(op));
 }
-/// Runs `work`, and cancels it when `limit` has passed.
+/// Runs `work` and cancels it after `limit`.
 template <class T, class Rep, class Period>
 task<T> timeout(task<T> work, std::chrono::duration<Rep, Period> limit) {
   return detail::limited_task(detail::time_limit{saturate(limit)}, std::move(work));

@@ -10,31 +10,32 @@
 
 #pragma GCC visibility push(default)
 
-/// Waiting under a context: anything that can be awaited ends when the context is done.
+/// Waiting under a context: any operation or task ends when the context is done.
 ///
 ///   auto message = co_await verge::under(ctx, verge::recv(ch));
 ///   verge::under(ctx, verge::sleep(1s)).wait();                // on a plain thread
-///   auto reply = co_await verge::under(ctx, call(server));     // a task, too
+///   auto reply = co_await verge::under(ctx, call(server));     // or a task
 ///   auto [n, error] = co_await verge::under(ctx, conn.read_full(bytes));      // error: ctx.err()
 ///
-/// An operation that is not done when the context is done is given up. Under a context that is done
-/// it is not even tried. If it was faster, it gives its result. What being given up means depends
-/// on whether the result carries an error:
+/// An operation that has not completed when the context is done is given up. Under a context that
+/// is already done it is not tried. If it completes first, it returns its result. What an operation
+/// that was given up does depends on whether its result carries an error:
 ///
-///  - recv, send, select, sleep, a join: it has not happened, and context_error is thrown. That is
-///    a verge::cancelled, as in a task that is cancelled: let it through, and it ends the task and
-///    whatever called it, up to where somebody wants to know how the work went.
-///  - What sockets and other descriptors do: the result has the context's err() and tells what was
-///    done until then. A read_full that has read three bytes gives {3, context_errc::cancelled};
-///    or_throw() of that throws verge::cancelled.
+///  - recv, send, select, sleep, join: it has not happened, and context_error is thrown. That is a
+///    verge::cancelled, as in a cancelled task: let it propagate, and it ends the task and its
+///    callers up to the one that handles it.
+///  - Operations of sockets and other descriptors: the result has the context's err() and says what
+///    was done. A read_full that has read three bytes returns {3, context_errc::cancelled}; its
+///    or_throw() throws verge::cancelled.
 ///
 /// docs/tasks-and-channels.md has a table of all operations.
 ///
-/// A task is cancelled, and it is waited for until it has ended, as with timeout(). Under a context
-/// that is done it does not begin.
+/// A task is cancelled, and under() returns after it has ended, as with timeout(). Under a context
+/// that is already done it does not begin.
 namespace verge {
 
-/// Thrown by what is done under a context when that is done, and has no error in its result.
+/// Thrown by an operation that was given up because its context is done and that has no error in
+/// its result.
 class context_error : public cancelled {
  public:
   explicit context_error(const context& ctx) noexcept : code_(ctx.err()), cause_(ctx.cause()) {}
@@ -94,14 +95,13 @@ struct context_limit {
 
 }  // namespace detail
 
-/// Does `op`, unless ctx is done before: then its result has the error ctx.err(), or if its result
-/// has no error it throws context_error. A join_handle may be given by reference and can be joined
-/// again then.
+/// Performs `op`. If ctx is done first, its result has the error ctx.err(); if its result has no
+/// error, throws context_error. A join_handle passed by reference can be joined again.
 template <detail::is_operation Op>
 auto under(context ctx, Op&& op) {
   return detail::limited(detail::context_limit{std::move(ctx)}, std::forward<Op>(op));
 }
-/// Runs `work`, and cancels it when ctx is done.
+/// Runs `work` and cancels it when ctx is done.
 template <class T>
 task<T> under(context ctx, task<T> work) {
   return detail::limited_task(detail::context_limit{std::move(ctx)}, std::move(work));

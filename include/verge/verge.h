@@ -1,13 +1,13 @@
-/// All of verge. Each header may be included alone as well.
+/// All of verge. Each header can also be included alone.
 ///
-/// What destroying an object does. Only the first two rows, and a runtime's, wait for code of the
-/// user's. Moving from an object leaves an empty one, whose destruction does nothing.
+/// What destroying an object does. Only the first two rows and a runtime wait for user code. A
+/// moved-from object is empty, and destroying it does nothing.
 ///
 ///   | object                   | destroying it                                        | detach() |
 ///   |--------------------------|------------------------------------------------------|----------|
 ///   | timer, ticker            | stops it; waits for a callback on another thread     | runs on  |
 ///   | context_callback         | stops it; waits for a call on another thread         | runs on  |
-///   | canceller                | cancels the context; waits for nothing               | goes on  |
+///   | canceller                | cancels the context; waits for nothing               | keeps it |
 ///   | context (the last copy)  | cancels the context; waits for nothing               |          |
 ///   | join_handle              | detaches: the task runs on                           | the same |
 ///   | task                     | destroys the coroutine; its waits are abandoned      |          |
@@ -18,15 +18,15 @@
 ///   |                          | suspended tasks; pending timers do not fire          |          |
 ///   | simulation               | as a runtime; stops the program if a function blocks |          |
 ///
-/// To keep work going without a handle, call detach(). To end a task with its handle, cancel() and
-/// join() it.
+/// To keep work running without a handle, call detach(). To end a task with its handle, cancel()
+/// and join() it.
 ///
-/// What an empty handle does. It can be moved, swapped, assigned to, asked by `if (handle)` and
-/// destroyed. All else throws std::logic_error: stop(), reset(), detach(), c(), join(), co_await,
-/// send(), recv(). The exceptions: to cancel does nothing, as it may be done at any time and as
-/// often as one likes; join_handle::done() is false; sockets say net_errc::closed, as all their
-/// errors are error codes; a select never chooses a case without a channel. An empty context is the
-/// background.
+/// What an empty handle does. It can be moved, swapped, assigned to, tested by `if (handle)` and
+/// destroyed. Everything else throws std::logic_error: stop(), reset(), detach(), c(), join(),
+/// co_await, send(), recv(). The exceptions: cancelling does nothing, as it is allowed at any time
+/// and any number of times; join_handle::done() returns false; sockets report net_errc::closed, as
+/// all their errors are error codes; a select never chooses a case without a channel. An empty
+/// context is the background.
 #pragma once
 
 #include <verge/chan.h>

@@ -158,7 +158,7 @@ struct command {
   std::uint64_t number{0};  ///< an id or a count
   std::uint32_t priority{0};
   nanoseconds time{0};               ///< a delay, a pause
-  std::optional<nanoseconds> limit;  ///< how long a reserve waits; nothing: for ever
+  std::optional<nanoseconds> limit;  ///< how long a reserve waits; nothing: forever
   lease_token token{0};              ///< 0: the lease of this connection
   std::string text;                  ///< a tube, a key, a directory
   std::vector<new_task> tasks;       ///< put

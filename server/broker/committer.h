@@ -22,7 +22,7 @@
 ///
 /// The thread in run() takes everything that is in the queue, lets the broker execute it, writes
 /// the one batch that comes of it, and only then lets replies out. While it syncs the queue fills
-/// again: the more clients, the larger the batches, and nobody waits on purpose.
+/// again: the more clients, the larger the batches; no command is delayed on purpose.
 ///
 /// Ground rules: the queue is under `lock_`; broker and store belong to the thread in run(); a
 /// submit that finds the queue empty wakes that thread, others need not, since it takes all.

@@ -89,7 +89,7 @@ bool broker::hand_out(client& c) {
   return true;
 }
 
-/// Ready tasks go to those who wait, the first to come first.
+/// Ready tasks go to the clients that wait, the first to come first.
 void broker::serve(tube& t) {
   while (!t.waiting.empty() && !is_paused(t) && first_of(t, t.ready) != nullptr) {
     client& c = *t.waiting.begin()->second;

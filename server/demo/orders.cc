@@ -84,7 +84,8 @@ void place_orders(scene& s) {
       for (std::size_t i = next; i < end; ++i) {
         s.all[i].due = now + patience;
         const std::string body = "order " + std::to_string(i);
-        // "keep": after a crash nobody knows whether the last ones arrived, so they are put again.
+        // "keep": after a crash it is not known whether the last ones have arrived, so they are
+        // put again.
         bytes += "put-key order-" + std::to_string(i) + " keep 1024 " + std::to_string(delay_ms) +
                  " 60000 " + std::to_string(body.size()) + "\r\n" + body + "\r\n";
       }
@@ -150,7 +151,7 @@ void pay_orders(scene& s) {
   });
 }
 
-/// Takes what has fallen due: orders that nobody has paid.
+/// Takes what has fallen due: orders that were not paid.
 void expire_orders(scene& s) {
   persistently(s, [&](wire& w) {
     while (!s.finished.load()) {

@@ -22,8 +22,8 @@
 ///                              '------------------ buried <-------'          |
 ///                                                    ^---- attempts used up -'
 ///
-/// A task can be removed in every state: by anybody while it is not reserved, and by the holder of
-/// the lease while it is.
+/// A task can be removed in every state: by any client while it is not reserved, and by the holder
+/// of the lease while it is.
 namespace verge::server {
 
 using task_id = std::uint64_t;
@@ -127,7 +127,7 @@ outcome touch(task& t, lease_token token, wall_time now) noexcept;
 outcome bury(task& t, lease_token token, std::uint32_t priority, std::uint64_t burial) noexcept;
 /// From buried or delayed to ready.
 outcome kick(task& t, wall_time now) noexcept;
-/// Whether it may be removed: by the holder of the lease, by anybody if it is not reserved.
+/// Whether it may be removed: by the holder of the lease, by any client if it is not reserved.
 outcome may_remove(const task& t, lease_token token) noexcept;
 /// Gives another due time to a task that is not reserved.
 outcome reschedule(task& t, wall_time now, nanoseconds delay) noexcept;

@@ -57,7 +57,7 @@ verge::task<> connection::wait_for_room() {
          out_bytes_.load(std::memory_order_relaxed) >= house_.limits.output) {
     static_cast<void>(co_await recv(room_));
   }
-  // Everybody waits: for the committer, and for those who read.
+  // All connections wait: for the committer, and for the clients that read.
   while (house_.bytes.load(std::memory_order_relaxed) >= house_.limits.memory) co_await sleep(5ms);
 }
 

@@ -59,7 +59,7 @@ task_server::task_server(server_options options, std::function<void(const std::s
 task_server::~task_server() { stop(); }
 
 void task_server::drain(bool on) {
-  /// A client that is nobody's: it only tells the broker.
+  /// A client without a connection: it only passes the command on.
   class messenger final : public client {
     void deliver(reply) override {}
     void flush() noexcept override {}

@@ -352,12 +352,12 @@ TEST_F(differential, sessions_of_many_connections_are_answered_alike) {
   for (int side = 0; side < 2; ++side) {
     for (std::size_t i = 0; i < connections; ++i) wires[side].emplace_back(ports[side]);
   }
-  std::size_t waiting = connections;  // which one; or nobody
+  std::size_t waiting = connections;  // which one; or none
   std::uint64_t ids = 0;
   const int total = commands();
   for (int i = 0; i < total; ++i) {
-    std::size_t who = below(connections);
-    if (who == waiting) continue;
+    std::size_t which = below(connections);
+    if (which == waiting) continue;
     std::string c;
     const auto id = [&] { return std::to_string(ids < 20 ? 1 + below(20) : ids - below(20)); };
     const auto priority = [&] { return std::to_string(random_() % 4'000'000'000); };
@@ -417,18 +417,18 @@ TEST_F(differential, sessions_of_many_connections_are_answered_alike) {
     }
     if (c == "reserve\r\n") {
       // It may wait: then both do, and the reply comes with a later command.
-      for (auto& side : wires) side[who].send(c);
-      const bool theirs = wires[1][who].is_readable(50);
+      for (auto& side : wires) side[which].send(c);
+      const bool theirs = wires[1][which].is_readable(50);
       if (!theirs) {
         // If ours has an answer when theirs has none, that is found when theirs gets one.
-        waiting = who;
+        waiting = which;
         continue;
       }
     } else {
-      for (auto& side : wires) side[who].send(c);
+      for (auto& side : wires) side[which].send(c);
     }
-    const std::string a = wires[0][who].reply();
-    const std::string b = wires[1][who].reply();
+    const std::string a = wires[0][which].reply();
+    const std::string b = wires[1][which].reply();
     ASSERT_EQ(without_times(a), without_times(b)) << "command " << i << ": " << c;
     if (waiting != connections && wires[1][waiting].is_readable(0)) {
       ASSERT_EQ(wires[0][waiting].reply(), wires[1][waiting].reply()) << "after " << c;

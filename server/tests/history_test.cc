@@ -77,7 +77,7 @@ class naive {
     members_.remove_if([&](const member& x) { return &x == &m; });
   }
 
-  /// Everybody is disconnected, and nothing else happens.
+  /// All clients are disconnected, and nothing else happens.
   void restart() {
     members_.clear();
     for (item& i : items_) {

@@ -173,7 +173,7 @@ TEST(task_model, does_what_the_table_says_in_every_sequence) {
   EXPECT_GT(explored, 100'000U);
 }
 
-TEST(task_model, is_removed_by_its_holder_or_when_nobody_has_it) {
+TEST(task_model, is_removed_by_its_holder_or_when_it_is_not_reserved) {
   task t;
   begin(t, now, 0);
   EXPECT_EQ(may_remove(t, 0), outcome::done);

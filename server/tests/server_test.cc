@@ -154,7 +154,7 @@ TEST_F(a_server, warns_a_client_whose_lease_ends_soon) {
   EXPECT_EQ(w.ask("reserve\r\n"), "RESERVED 1 1\r\nx\r\n");
   EXPECT_EQ(w.ask("reserve\r\n"), "DEADLINE_SOON\r\n") << "when 0.2 s have passed";
   EXPECT_EQ(w.ask("touch 1\r\n"), "TOUCHED\r\n");
-  // Nobody touches it again: it comes back by itself.
+  // It is not touched again: it comes back by itself.
   wire other = connect();
   EXPECT_EQ(other.ask("reserve-with-timeout 60\r\n"), "RESERVED 1 1\r\nx\r\n");
   EXPECT_NE(other.ask("stats-job 1\r\n").find("timeouts: 1\n"), std::string::npos);
@@ -185,7 +185,7 @@ TEST_F(a_server, closes_a_connection_too_many) {
   }
   EXPECT_EQ(connect().rest(), "");
   some.pop_back();
-  for (;;) {  // until it has seen that one is gone
+  for (;;) {  // until the server has seen that one was closed
     wire again = connect();
     again.send("list-tube-used\r\n");
     again.finish();

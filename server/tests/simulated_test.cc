@@ -175,8 +175,8 @@ TEST(simulated_server, follows_steps_of_the_wall_clock) {
   });
 }
 
-/// Everybody waits; tasks are given in the order in which they came.
-TEST(simulated_server, serves_those_who_wait_in_the_order_in_which_they_came) {
+/// All clients wait; tasks are given in the order in which they came.
+TEST(simulated_server, serves_waiting_clients_in_the_order_in_which_they_came) {
   world w(7);
   w.sim.run([&]() -> verge::task<> {
     std::vector<std::shared_ptr<simulated_client>> waiting;

@@ -275,7 +275,7 @@ TEST(rocks_store, refuses_a_directory_that_another_one_has_open) {
   }
 }
 
-TEST(rocks_store, refuses_a_database_of_somebody_else) {
+TEST(rocks_store, refuses_the_database_of_another_program) {
   const scratch dir;
   {
     rocksdb::Options o;
@@ -331,8 +331,9 @@ TEST(check, finds_what_is_wrong) {
        2},
       {"a task is lost", [&](rocksdb::DB& db) { erase(db, task_key(1)); }, 4},
       {"a key is lost", [&](rocksdb::DB& db) { erase(db, key_key(1, "k")); }, 1},
-      {"a key of nobody", [&](rocksdb::DB& db) { put(db, key_key(1, "q"), number_value(1)); }, 1},
-      {"a change of nobody",
+      {"a key that its task does not have",
+       [&](rocksdb::DB& db) { put(db, key_key(1, "q"), number_value(1)); }, 1},
+      {"a change of a task that does not exist",
        [&](rocksdb::DB& db) {
          std::string value;
          ASSERT_TRUE(db.Get({}, task_key(1), &value).ok());

@@ -13,7 +13,7 @@ bool membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command
 }  // namespace
 
 bool fence_all_threads() noexcept {
-  // Once per process would do; it costs next to nothing where it has been done.
+  // Registering once per process would do; repeating it costs almost nothing.
   return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
          membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }

@@ -4,12 +4,12 @@
 
 namespace verge::detail {
 
-/// Everything before it comes before everything after it, in the eyes of all threads that do the
-/// same. For two parties of which each first says something and then looks at what the other said.
+/// A sequentially consistent fence: orders everything before it before everything after it, for all
+/// threads that call it. For two threads that each store first and then load what the other stored.
 inline void full_fence() noexcept {
 #if defined(__SANITIZE_THREAD__)
-  // The thread sanitizer knows no fences; a read-modify-write that all of them share orders as
-  // much.
+  // The thread sanitizer does not support fences; a read-modify-write of one shared variable gives
+  // the same order.
   static std::atomic<int> turnstile{0};
   turnstile.fetch_add(1, std::memory_order_seq_cst);
 #else
@@ -17,9 +17,9 @@ inline void full_fence() noexcept {
 #endif
 }
 
-/// Every thread of the process passes a full fence between the beginning and the end of this call:
-/// who does often what another does once in a lifetime leaves the fence to that one. False if the
-/// kernel does not know how.
+/// Every thread of the process executes a full fence between the beginning and the end of this
+/// call. So the thread on a rare path can pay for the fences of a frequent one. Returns false if
+/// the kernel does not support it.
 bool fence_all_threads() noexcept;
 
 }  // namespace verge::detail

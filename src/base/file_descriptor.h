@@ -1,4 +1,4 @@
-// A file descriptor with one owner, closed when the owner goes.
+// A file descriptor with one owner, closed by the owner's destructor.
 #pragma once
 
 #include <unistd.h>

@@ -9,12 +9,11 @@
 #include <cstdint>
 #include <ctime>
 
-/// The kernel's wait-on-a-word, and the two things made of it: a note that one thread leaves for
-/// another, and the sleep that such a note can end.
+/// The kernel's futex, and a note built on it: one thread sleeps until another leaves the note.
 namespace verge::detail {
 
-/// Sleeps while word == expected, at most until the monotonic time `until` (0: no limit).
-/// May return for no reason.
+/// Sleeps while word == expected, at most until the monotonic time `until` (0: no limit). May
+/// return spuriously.
 inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
                        std::int64_t until = 0) noexcept {
   timespec ts{};
@@ -35,7 +34,7 @@ inline void futex_wake(std::atomic<std::uint32_t>& word, int threads) noexcept {
             threads, nullptr, nullptr, 0);
 }
 
-/// What one thread sleeps on until another leaves it. Left once, it ends one wait.
+/// One thread waits for the note until another leaves it. Leaving it once ends one wait.
 class note {
  public:
   void leave() noexcept {
@@ -44,7 +43,7 @@ class note {
   void wait() noexcept {
     while (word_.exchange(0, std::memory_order_acquire) == 0) futex_wait(word_, 0);
   }
-  /// Waits no longer than until `until` on the monotonic clock. True if the note was left.
+  /// Waits at most until `until` on the monotonic clock. Returns true if the note was left.
   bool wait_until(std::int64_t until) noexcept {
     if (word_.exchange(0, std::memory_order_acquire) == 1) return true;
     futex_wait(word_, 0, until);

@@ -1,8 +1,7 @@
-// A list of runnables on their way to a run queue.
+// A list of runnables to be moved to a run queue.
 //
-// What a poll or a batch of fired timers made ready travels in one of these, in order, from where
-// it became ready to the run queue that takes it. It is linked through `runnable::next`, so it
-// never allocates; it belongs to one thread at a time.
+// It collects, in order, what a poll or a batch of fired timers made ready, until a run queue takes
+// it. It is linked through `runnable::next`, so it never allocates. Not thread-safe.
 #pragma once
 
 #include <verge/detail/scheduling.h>
@@ -37,7 +36,7 @@ class ready_list {
     ++size_;
   }
 
-  /// The runnable that has been in the list for longest, or nullptr.
+  /// Removes the oldest runnable, or returns nullptr.
   runnable* pop_front() noexcept {
     runnable* r = first_;
     if (r == nullptr) return nullptr;
@@ -48,7 +47,7 @@ class ready_list {
     return r;
   }
 
-  /// Moves all of `other` behind what is here.
+  /// Moves all of `other` to the end of this list.
   void append(ready_list&& other) noexcept {
     if (other.empty()) return;
     (last_ == nullptr ? first_ : last_->next) = other.first_;

@@ -53,7 +53,7 @@ bool is_computing(pid_t thread) noexcept {
   std::array<char, 256> text;
   const ssize_t n = uninterrupted([&] { return ::read(file.get(), text.data(), text.size()); });
   const std::string_view stat(text.data(), n < 0 ? 0 : static_cast<std::size_t>(n));
-  const std::size_t name_ends = stat.rfind(')');  // a name may have anything in it, ")" too
+  const std::size_t name_ends = stat.rfind(')');  // a thread name may contain ")"
   return name_ends != std::string_view::npos && stat.substr(name_ends, 3) == ") R";
 }
 

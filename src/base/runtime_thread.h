@@ -7,19 +7,19 @@
 
 namespace verge::detail {
 
-/// A thread. Throws std::system_error, which says what to do, if it cannot be had.
+/// Starts a thread. Throws std::system_error, which says what to do, if that fails.
 std::thread start_thread(std::function<void()> f);
 
-/// A thread of the runtime's own. It takes no signals, which are for the threads of the program,
-/// and the kernel wakes it without slack. Throws as start_thread does.
+/// Starts an internal thread of the runtime. It blocks all signals, which are left to the threads
+/// of the program, and has no timer slack. Throws as start_thread does.
 std::thread start_runtime_thread(std::function<void()> f);
 
-/// Whether a thread of this process, as gettid() names it, runs or waits for a core to run on.
-/// False if it is blocked in the kernel, or if that cannot be found out.
+/// Returns whether a thread of this process, identified as by gettid(), is running or runnable.
+/// False if it is blocked in the kernel, or if that cannot be determined.
 bool is_computing(pid_t thread) noexcept;
 
-/// How late the kernel may end the calling thread's waits so as to save wake-ups: 50 us by default,
-/// which would be most of a timer's lateness. Threads that poll set it to 1, the least there is.
+/// Sets how late the kernel may end the calling thread's waits to save wake-ups: 50 us by default,
+/// which would be most of a timer's lateness. Threads that poll set it to 1, the minimum.
 void set_timer_slack(unsigned long nanoseconds) noexcept;
 
 }  // namespace verge::detail

@@ -8,7 +8,7 @@ namespace verge::detail {
 
 namespace {
 
-// Long enough for a holder that is running to be done, short against a system call and a wake-up.
+// Long enough for a running holder to finish, short compared with a system call and a wake-up.
 constexpr int spins = 100;
 
 }  // namespace
@@ -18,8 +18,8 @@ void short_lock::lock_slowly() noexcept {
     pause();
     if (word_.load(std::memory_order_relaxed) == is_free && try_lock()) return;
   }
-  // From here on the lock is taken as wanted, as we cannot know whether others sleep, too. The last
-  // one to come through makes one system call too many, and nobody is ever forgotten.
+  // From here on the lock is acquired as wanted, since other threads may be sleeping too. The last
+  // of them makes one unneeded system call, and no sleeper is missed.
   while (word_.exchange(is_wanted, std::memory_order_acquire) != is_free)
     futex_wait(word_, is_wanted);
 }

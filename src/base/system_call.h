@@ -1,4 +1,4 @@
-// How system calls on descriptors answer.
+// Results of system calls on descriptors.
 #pragma once
 
 #include <cerrno>
@@ -7,7 +7,7 @@ namespace verge::detail {
 
 constexpr bool would_block(int code) noexcept { return code == EAGAIN || code == EWOULDBLOCK; }
 
-/// What the call returns when no signal interrupts it.
+/// Repeats the call while a signal interrupts it.
 template <class Call>
 auto uninterrupted(Call&& call) noexcept {
   for (;;) {

@@ -9,17 +9,17 @@ class spawned_base;
 struct runnable;
 struct worker;
 
-/// What the calling thread is to verge. Only this thread reads or writes it.
+/// The calling thread's role in verge. Only this thread reads or writes it.
 struct thread_state {
-  scheduler* current{nullptr};  ///< whose worker or simulated thread it is
-  worker* as_worker{nullptr};   ///< it, as a worker of a live scheduler
-  bool drives_engine{false};    ///< it is an engine's own: what it makes ready are timers
-  bool takes_turns{false};      ///< it is a simulation's own
-  job* running{nullptr};        ///< the job it runs a piece of
-  /// That job has ended, and will be said to have when its code has returned; see run_ready().
+  scheduler* current{nullptr};  ///< the scheduler whose worker or simulated thread it is
+  worker* as_worker{nullptr};   ///< if it is a worker of a live scheduler
+  bool drives_engine{false};    ///< it is an engine's thread: what it makes ready are timers
+  bool takes_turns{false};      ///< it is a simulation's thread
+  job* running{nullptr};        ///< the job it is running
+  /// That job has ended; this is published after its code has returned, see run_ready().
   spawned_base* ended{nullptr};
-  /// While it works through the events of a poll: the scheduler that it polls for, and where what
-  /// they make ready goes, to be queued all at once.
+  /// While it processes the events of a poll: the scheduler that it polls for, and the list of what
+  /// they make ready, which is queued in one batch.
   const scheduler* polls_for{nullptr};
   ready_list* found{nullptr};
 };

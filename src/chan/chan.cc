@@ -1,4 +1,4 @@
-// What channels of every type have in common and need not inline.
+// The parts of channels that do not depend on the type and need not be inline.
 
 #include <verge/detail/chan_state.h>
 
@@ -6,7 +6,7 @@ namespace verge::detail {
 
 namespace {
 
-// Claims all who wait in q; they come linked by `next`, in the order they came.
+// Claims all waiters in q; returns them linked by `next`, in their order.
 wait_node* claim_all(wait_queue& q) noexcept {
   wait_node* first = nullptr;
   wait_node** end = &first;
@@ -23,7 +23,7 @@ wait_node* claim_all(wait_queue& q) noexcept {
 
 void chan_base::wake_all(wait_node* those) noexcept {
   while (those != nullptr) {
-    wait_node* next = those->next;  // the node is gone once its owner is awake
+    wait_node* next = those->next;  // the node may be destroyed once its owner is awake
     those->party->wake();
     those = next;
   }

@@ -1,4 +1,4 @@
-// Where random numbers come from on a thread that no scheduler owns.
+// Random numbers on threads that belong to no scheduler.
 
 #include <atomic>
 
@@ -9,7 +9,7 @@ namespace verge::detail {
 
 namespace {
 
-// Different for each thread, and the same from run to run.
+// Different for each thread, and the same in every run.
 std::uint64_t seed_of_thread() noexcept {
   static std::atomic<std::uint64_t> threads{0};
   return random_sequence(threads.fetch_add(1, std::memory_order_relaxed)).next();

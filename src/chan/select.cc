@@ -1,4 +1,4 @@
-// How a select looks at its channels, and how it waits.
+// How a select checks its channels, and how it waits.
 
 #include <algorithm>
 #include <atomic>
@@ -60,7 +60,7 @@ void select_state::withdraw() noexcept {
   }
 }
 
-// Every order has the same chance.
+// Every order has the same probability.
 void select_state::shuffle() noexcept {
   if (order_.size() < 2) return;
   random_sequence random(random_bits());

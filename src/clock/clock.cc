@@ -14,14 +14,14 @@ thread_local constinit const std::atomic<std::int64_t>* detail::simulated_time{n
 
 std::int64_t detail::true_now() noexcept {
   // It cannot fail for this clock. The kernel counts from boot, so 292 years fit; but a time
-  // namespace may shift the start, and times are positive.
+  // namespace may shift the start, and times must be positive.
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
   return as_time(std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec);
 }
 
 clock::time_point clock::now() noexcept {
-  // Acquire: who sees that time has moved sees what was done before.
+  // Acquire: a thread that sees the new time sees what was done before it was set.
   if (const auto* t = detail::simulated_time) [[unlikely]]
     return time_point(duration(t->load(std::memory_order_acquire)));
   return time_point(duration(detail::true_now()));
@@ -42,7 +42,8 @@ manual_clock::manual_clock(clock::time_point start) : now_(start.time_since_epoc
   }
 }
 
-// Acquire and release, here and below: who sees the new time sees what was done before it was set.
+// Acquire and release, here and below: a thread that sees the new time sees what was done before it
+// was set.
 clock::time_point manual_clock::now() const noexcept {
   return clock::time_point(clock::duration(now_.load(std::memory_order_acquire)));
 }

@@ -18,8 +18,8 @@ namespace {
 
 enum class choice : std::uint8_t { open, tsc, kernel };
 
-// Several threads may find out at once; they all find the same, and nothing else hangs on it. Every
-// thread reads it for every anchor, so it shares its cache line with nothing that is written.
+// Several threads may determine it at once; they all get the same result, and it publishes nothing
+// else. Every thread reads it for every anchor, so its cache line has nothing that is written.
 struct alignas(64) shared_choice {
   std::atomic<choice> value{choice::open};
 };
@@ -35,7 +35,7 @@ bool kernel_trusts_tsc() noexcept {
   return read && std::strcmp(name, "tsc\n") == 0;
 }
 
-// Invariant: it ticks at one rate in every power state.
+// Invariant: the rate is the same in every power state.
 bool cpu_has_invariant_tsc() noexcept {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & (1U << 8)) != 0;
@@ -51,7 +51,7 @@ choice ask_environment_and_machine() noexcept {
   if (wish != nullptr && *wish != '\0' && std::strcmp(wish, "auto") != 0) {
     std::fprintf(
         stderr,
-        "verge: VERGE_CLOCK=%s is not known and is ignored; say \"kernel\" to read the time "
+        "verge: VERGE_CLOCK=%s is not known and is ignored; use \"kernel\" to read the time "
         "from the kernel only, or \"auto\"\n",
         wish);
   }
@@ -66,8 +66,8 @@ std::int64_t fast_clock::now_and_anchor() noexcept {
   static constinit tsc_rate rate;
   if (source_in_use() == source::kernel) return anchor_.release(true_now());
 
-  // Fenced on both sides: loads that are still waiting for memory would stretch the bracket, and
-  // the second read might be done before the clock's.
+  // Fenced on both sides: pending loads would stretch the bracket, and the second read could
+  // execute before the clock's.
   _mm_lfence();
   const std::uint64_t before = __rdtsc();
   const std::int64_t time = true_now();

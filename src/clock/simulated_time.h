@@ -1,8 +1,8 @@
-// The time that a thread goes by in place of the true one, while it takes part in a simulation.
+// The time of a thread that takes part in a simulation.
 //
-// It is what verge::clock::now() looks at first, so that code under test which computes a deadline
-// from the clock gets one that means something to its timers. Nothing else here asks for it:
-// engines and schedulers are handed their clock, and true_now() is the true one anywhere.
+// verge::clock::now() checks it first, so that code under test computes deadlines on the clock of
+// its timers. Nothing else reads it: engines and schedulers are passed their clock, and true_now()
+// is always the true clock.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace verge::detail {
 
-/// Where the time of this thread's simulation stands; nullptr in real time. Only this thread
-/// touches the pointer. initial-exec: one load, in the shared library too.
+/// The time of this thread's simulation; nullptr in real time. Only this thread accesses the
+/// pointer. initial-exec: one load, in the shared library too.
 [[gnu::tls_model(
     "initial-exec")]] extern thread_local constinit const std::atomic<std::int64_t>* simulated_time;
 

@@ -1,7 +1,7 @@
 // The true clock: CLOCK_MONOTONIC in nanoseconds, never zero.
 //
-// Whether a timer is due is decided on this clock and no other. It costs about 25 ns and its read
-// is fenced, so it is read once per check and handed down.
+// Whether a timer is due is decided on this clock only. A reading takes about 25 ns and is fenced,
+// so it is done once per check and passed down.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@ namespace verge::detail {
 void tsc_rate::sample(const bracketed_time& now) noexcept {
   if (now.time < due_.load(std::memory_order_relaxed)) return;
   if (busy_.exchange(true, std::memory_order_acquire)) return;
-  if (now.time >= due_.load(std::memory_order_relaxed)) {  // nobody was faster
+  if (now.time >= due_.load(std::memory_order_relaxed)) {  // no other thread was faster
     if (start_time_ != 0 && now.time - start_time_ <= longest && now.ticks > start_ticks_) {
       measure(now.ticks - start_ticks_, now.time - start_time_);
     }
@@ -18,8 +18,8 @@ void tsc_rate::sample(const bracketed_time& now) noexcept {
   busy_.store(false, std::memory_order_release);
 }
 
-// A rate holds when two measurements in a row agree within 1 %: one that a suspend fell into does
-// not count. Nor does a counter slower than 32 MHz, which would be too coarse and could overflow.
+// A rate is valid when two consecutive measurements agree within 1 %, which excludes one during a
+// suspend. A counter slower than 32 MHz is rejected: it would be too coarse and could overflow.
 void tsc_rate::measure(std::uint64_t ticks, std::int64_t time) noexcept {
   const auto elapsed = static_cast<std::uint64_t>(time);
   const std::uint64_t measured = ticks < elapsed / 32 ? 0 : (elapsed << shift) / ticks;
@@ -64,8 +64,8 @@ std::int64_t tsc_anchor::release(std::int64_t time) noexcept {
   return reading;
 }
 
-// Whether the anchor predicts `now` as well as it should. Asked nearby only: over a longer time
-// steering adds up, and the rate may rightly be another.
+// Returns whether the anchor predicts `now` within its bounds. Checked only nearby: over a longer
+// time steering adds up, and the rate may legitimately change.
 bool tsc_anchor::led_to(const bracketed_time& now) const noexcept {
   const std::uint64_t since = now.ticks - ticks_;
   if (since >= 8 * window_) return true;
@@ -74,8 +74,8 @@ bool tsc_anchor::led_to(const bracketed_time& now) const noexcept {
   return std::max(off, -off) <= tsc_bounds::bracket + elapsed / 200;
 }
 
-// The next reading: at least what is asked for, and no less than any that the anchor may have led
-// to, unless that breaks the bound, which counts for more (the counter went back).
+// The next reading: at least `at_least`, and not less than any reading from the anchor, unless that
+// breaks the bound, which has priority (the counter went back).
 std::int64_t tsc_anchor::raise_floor(std::int64_t at_least, std::int64_t time) noexcept {
   const std::int64_t highest = held() ? at_distance(window_) : floor_;
   floor_ = std::max(at_least, std::min(highest, time + tsc_bounds::ahead));

@@ -1,13 +1,13 @@
-// after_func on a context: the function sits in a timer's node that is never started, and what
-// fires it is the scope. So its turn on a run queue, its end and who waits for that are as with
-// every timer (timer/callback.cc).
+// after_func on a context: the function is in the node of a timer that is never started, and the
+// scope fires it. So queueing it, its end, and waiting for its end work as for every timer
+// (timer/callback.cc).
 //
 // Ground rules
-//  - The handle has the record, and through it a reference to the node and one as a user of the
-//    context. Whoever takes the record off the scope's list, as the scope is done, takes a
-//    reference to the node for the call, under the scope's lock.
+//  - The handle has the record, and through it a reference to the node and a user reference to the
+//    context. When the scope is done, the thread that removes the record from the scope's list
+//    takes a reference to the node for the call, under the scope's lock.
 //  - Without a handle the record belongs to the scope's list, which has the handle's reference to
-//    the node; and it is no user of the context, for the two would keep each other.
+//    the node; it is not a user of the context, as that would be a reference cycle.
 
 #include <exception>
 #include <stdexcept>
@@ -24,7 +24,7 @@ context_scope* scope_of(const context_callback_record& r) noexcept {
   return r.of == nullptr ? nullptr : r.of->scope;
 }
 
-/// The node of a function that no list knows.
+/// The node of a function that is on no list.
 void end_node(timer_node& t) noexcept {
   if (!clockwork::of(t).given_up()) end_function(t);
 }
@@ -34,7 +34,7 @@ void end_node(timer_node& t) noexcept {
 void run_context_callback(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   if (of.forked()) return;
-  if (of.closing()) return of.release(t);  // nobody would run it
+  if (of.closing()) return of.release(t);  // no thread would run it
   take_callback(t, 0);
 }
 
@@ -77,11 +77,11 @@ void detach_context_callback(context_callback_record& r) noexcept {
   if (scope != nullptr) {
     scope->lock();
     waits = r.link != nullptr;
-    r.detached = waits;  // gone, perhaps, as soon as the lock is free
+    r.detached = waits;  // maybe freed as soon as the lock is free
     scope->unlock();
   }
   if (!waits) {
-    // It has been called, or is about to be, or never will.
+    // It was called, is about to be, or never will be.
     if (!clockwork::of(t).forked()) clockwork::of(t).release(t);
     delete &r;
   }

@@ -27,7 +27,7 @@ class category final : public std::error_category {
       case context_errc::deadline_exceeded:
         return "the context's deadline has passed";
     }
-    return "no error of a context: " + std::to_string(code);
+    return "not an error of a context: " + std::to_string(code);
   }
   std::error_condition default_error_condition(int code) const noexcept override {
     switch (static_cast<context_errc>(code)) {
@@ -40,7 +40,7 @@ class category final : public std::error_category {
   }
 };
 
-/// Puts the scope into the tree and makes its two handles.
+/// Adds the scope to the tree and creates its two handles.
 cancellable handles_of(context_scope& s) noexcept {
   s.users.store(2, std::memory_order_relaxed);
   s.follow_parent();
@@ -55,7 +55,7 @@ std::int64_t deadline_of(const context& c) noexcept {
 cancellable with_deadline_at(const context& parent, detail::clockwork& of, std::int64_t when,
                              bool has_passed, std::error_code cause) {
   const std::int64_t parents = deadline_of(parent);
-  // The parent sees to a deadline that is its own.
+  // The parent handles a deadline that is its own.
   if (!has_passed && parents != 0 && parents <= when) return with_cancel(parent);
   auto s = context_scope::make(parent, when, cause);
   const bool parent_is_done = bool{parent.err()};
@@ -65,7 +65,7 @@ cancellable with_deadline_at(const context& parent, detail::clockwork& of, std::
   return made;
 }
 
-/// A node that is neither a scope nor has a value.
+/// A node that is not a scope and has no value.
 void end_plain(context_node& n) noexcept { delete &n; }
 
 }  // namespace
@@ -94,7 +94,7 @@ std::optional<time_point> context::deadline() const noexcept {
 
 receiver<context_done> context::done() const {
   if (context_scope* const s = context_access::scope(*this)) return s->channel();
-  // Never closed, and never gone: threads that outlive main() may wait for it.
+  // Never closed, and never destroyed: threads that outlive main() may wait for it.
   static const auto* const open = new receiver<context_done>(chan<context_done>());
   return *open;
 }

@@ -20,11 +20,11 @@ struct scope_timer {
   static void bury(timer_node& t) noexcept { payload(t).~share(); }
   static void nothing(timer_node&, std::int64_t) noexcept {}
 
-  /// A callback (timer/callback.cc), for a large tree takes a while to finish, and other timers
-  /// must not wait for it.
+  /// A callback (timer/callback.cc), as a large tree takes a while to finish and must not delay
+  /// other timers.
   static constexpr timer_behaviour armed{
       .fire = &fire_callback, .invoke = &passed, .destroy = &bury, .take = &take_callback};
-  /// Stopped: it has given back its share of the scope.
+  /// Stopped: it has dropped its share of the scope.
   static constexpr timer_behaviour stopped{.fire = &nothing, .invoke = nullptr, .destroy = nullptr};
 };
 
@@ -39,14 +39,14 @@ void context_scope::arm(clockwork& of) {
     of.start(t, deadline_, 0);
   } catch (...) {
     timer_ = nullptr;
-    count_shares_alone(1);  // the payload is left as it is: the node ends without its destructor
+    count_shares_alone(1);  // the payload is left unchanged: the node ends without its destructor
     of.free(t);
     throw;
   }
   of.clear_up();
 }
 
-/// Called by the thread that has finished the scope. It holds a share of its own.
+/// Called by the thread that has finished the scope, which holds its own share.
 void context_scope::disarm() noexcept {
   if (listens_) static_cast<stopped_scope&>(*this).unlisten();
   if (timer_ == nullptr) return;
@@ -54,7 +54,7 @@ void context_scope::disarm() noexcept {
   clockwork& of = clockwork::of(t);
   if (of.forked()) return;  // its locks may be held by threads that do not exist in this process
   if (of.stop(t)) {
-    // A queue may know the node for long; the scope's memory need not wait for that.
+    // A queue may keep the node for long; the scope's memory need not wait for that.
     t.does.store(&scope_timer::stopped, std::memory_order_release);
     scope_timer::bury(t);
   }
@@ -70,7 +70,7 @@ context_scope::context_scope(context_node* up, std::int64_t deadline,
 }
 
 context_scope::~context_scope() {
-  // Callbacks that were detached hang on a scope until it is done, and unused() has finished it.
+  // Detached callbacks stay on a scope's list until it is done, and unused() has finished it.
   if (channel_ != nullptr) channel_state::drop(channel_);
 }
 
@@ -90,7 +90,7 @@ void context_scope::dropper::operator()(context_scope* s) const noexcept {
 
 void context_unused(context_node& n) noexcept { context_scope::unused(&n); }
 
-/// Takes h, which is not a child, off the list, unlocks, and does what h is there for.
+/// Removes h, which is not a child, from the list, unlocks, and performs its action.
 void context_scope::finish_hook(context_hook& h) noexcept {
   unlink(h);
   if (h.what == kind::wait) {
@@ -104,7 +104,7 @@ void context_scope::finish_hook(context_hook& h) noexcept {
   auto& record = static_cast<context_callback_record&>(h);
   timer_node& function = *record.function;
   const bool detached = record.detached;
-  // A detached one has the reference that was its handle's.
+  // A detached record has the reference of its former handle.
   if (!detached) function.refs.fetch_add(1, std::memory_order_relaxed);
   unlock();
   run_context_callback(function);

@@ -13,9 +13,9 @@
 
 /// A context that can be done, on verge's locks, channels and timers. scope_tree.h has the tree and
 /// the ground rules. One allocation; the timer's node comes from its runtime's slabs, and a channel
-/// or a stop_source is made when it is first asked for.
+/// or a stop_source is created on first use.
 ///
-/// Ground rules, beside those of the tree
+/// Ground rules, in addition to those of the tree
 ///  - `channel_` and `source_` are written under the lock while the scope is live.
 ///  - `timer_` is written before the scope is known to any other thread. The thread that finishes
 ///    the scope stops the timer and releases it.
@@ -57,7 +57,8 @@ class [[gnu::visibility("hidden")]] context_scope : public scope_tree<scope_poli
 
   /// 0 if there is none.
   std::int64_t deadline() const noexcept { return deadline_; }
-  /// Starts the timer for the deadline. Throws if the engine does not take it, or has no memory.
+  /// Starts the timer for the deadline. Throws if the engine does not support it, or is out of
+  /// memory.
   void arm(clockwork & of);
 
   receiver<context_done> channel();
@@ -65,14 +66,14 @@ class [[gnu::visibility("hidden")]] context_scope : public scope_tree<scope_poli
 
  protected:
   ~context_scope();
-  /// Whether it is a stopped_scope.
+  /// Returns whether it is a stopped_scope.
   bool listens_{false};
 
  private:
   friend scope_tree;
   friend scope_policy;
 
-  // What the tree asks for.
+  // The functions that the tree requires.
   bool has_channel() const noexcept { return channel_ != nullptr; }
   bool has_source() const noexcept { return source_.stop_possible(); }
   wait_node* close_channel() noexcept { return channel_->close_in_silence(); }
@@ -108,9 +109,9 @@ class [[gnu::visibility("hidden")]] stopped_scope final : public context_scope {
 struct [[gnu::visibility("hidden")]] context_callback_record : context_hook {
   context_node* of;
   timer_node* function;
-  /// No handle: it goes with the hook. Guarded by the scope's lock.
+  /// No handle: it is destroyed with the hook. Guarded by the scope's lock.
   bool detached{false};
-  /// There is no scope that could be done, and it has not been stopped.
+  /// The context is never done, and the callback has not been stopped.
   bool waits_for_ever{false};
 
   context_callback_record(context_node * n, timer_node & t) noexcept

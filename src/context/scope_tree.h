@@ -8,14 +8,14 @@
 
 #include <verge/detail/context_node.h>
 
-/// The tree of contexts that can be done: which scope tells which, and when each may be freed.
+/// The tree of contexts that can be done: which scope finishes which, and when each may be freed.
 ///
-/// A tree is cancelled from the top down and taken apart from the bottom up. A child leaves its
+/// A tree is cancelled from the top down and dismantled from the bottom up. A child leaves its
 /// parent's list once it is done and its own list is empty, so a scope whose list is empty has
 /// nothing beneath it that is not done. The thread that cancels walks the tree until the list of
-/// its root is empty. Threads that meet in a tree do the same work side by side; none waits for
-/// another, and each returns when all is done. They walk from child to parent by the links that
-/// exist anyway: nothing recurses, and a tree may be as deep as memory allows.
+/// its root is empty. Threads that cancel the same tree share the work; none waits for another, and
+/// each returns when everything is done. They walk from child to parent by links that exist anyway:
+/// there is no recursion, and a tree may be as deep as memory allows.
 ///
 /// Ground rules
 ///  - The lock guards the list, the links of the hooks on it, and the transition of `state_` from
@@ -23,24 +23,24 @@
 ///    afterwards and are read without the lock. The scope's channel and stop_source are created
 ///    under the lock while the state is `live`.
 ///  - state_: live -> closing -> done, or live -> done if there is no channel. It is `closing`
-///    while the channel is being closed. A reader, and a thread that cancels second, waits that
-///    out, which takes a few instructions. So a thread that finds the channel closed finds an
-///    error, and the other way round; and when cancel() returns the channel is closed.
-///  - No lock is held while another is taken, of a scope, a channel or an engine: the order in
-///    which trees are cancelled, and from how many threads, does not matter.
+///    while the channel is being closed. A reader, and a thread that cancels second, waits until it
+///    is `done`, which takes a few instructions. So the channel is closed if and only if there is
+///    an error; and when cancel() returns the channel is closed.
+///  - No lock of a scope, a channel or an engine is taken while another is held: trees may be
+///    cancelled in any order, from any number of threads.
 ///  - Two counts. `users` (in the node) are handles, cancellers and children; when the last one is
-///    dropped the scope is cancelled, so that no thread waits for it in vain. `memory_` counts the
-///    parties that may still touch the scope: one share for all users together, one each for an
-///    armed timer and a listening stop callback, one for each thread that walks through it.
-///  - cancel() touches the scope until it returns, and must be called with a share of its memory
-///    held. That is why it is private. A user holds one by being a user (cancel_by_user). Anything
-///    else - a timer, a stop callback - owns a memory_share and cancels through that.
-///  - A count that has reached zero never rises again. A new share is taken only by a holder of
+///    dropped the scope is cancelled, so that no thread waits for it forever. `memory_` counts what
+///    may still access the scope: one share for all users together, one each for an armed timer and
+///    a listening stop callback, one for each thread that walks through it.
+///  - cancel() accesses the scope until it returns, so the caller must hold a share of its memory.
+///    That is why it is private. A user holds a share by being a user (cancel_by_user). Anything
+///    else, such as a timer or a stop callback, owns a memory_share and cancels through that.
+///  - A count that has reached zero never increases again. A new share is taken only by a holder of
 ///    another share, or under the lock of the parent's list: a scope on that list has not been
 ///    freed, since its last share is dropped only after it has left the list.
 ///  - A scope is a user of its parent, so a share of a child keeps the parent's memory, too.
-///  - `work_` belongs to the thread that has finished the scope: its list of those whose
-///    stop_source is to be told at the end.
+///  - `work_` belongs to the thread that has finished the scope: its list of scopes whose
+///    stop_source must be stopped at the end.
 ///
 /// Policy:
 ///   node                 the base: users, parent, scope
@@ -48,21 +48,21 @@
 ///                          bool has_channel(), bool has_source()       under the lock
 ///                          auto close_channel(), void wake(that)       in state `closing`
 ///                          void stop_source()                          runs the users' callbacks
-///                          void disarm()                               takes back shares given out
+///                          void disarm()                               drops the shares given out
 ///                          void finish_hook(context_hook&)             not a child; unlocks
 ///   atomic<T>, lock, backoff
 ///   drop_user(node*)     users.fetch_sub, unused() at zero
 ///   destroy(scope&), destroy_plain(node&)
-///   deadline_exceeded(), cancelled()     the causes where none is given
+///   deadline_exceeded(), cancelled()     the causes if none is given
 ///   mutation             optional: see scope_mutant
 namespace verge::detail {
 
-/// Faults that the explorer's tests put in to show that they would be found.
+/// Faults that the explorer's tests inject to show that they are found.
 enum class scope_mutant : std::uint8_t {
   none,
   walks_without_share,      ///< settle() enters a child without a share of its memory
   done_before_closed,       ///< the state says done before the channel is closed
-  no_second_look,           ///< follow_parent() does not see that the scope was done before
+  no_second_look,           ///< follow_parent() does not notice that the scope is already done
   returns_before_settled,   ///< a cancel that comes second does not finish what is beneath
   returns_while_closing,    ///< a cancel that comes second does not wait for the channel to close
   forgets_to_leave,         ///< a scope that is done stays on its parent's list
@@ -80,14 +80,14 @@ constexpr bool mutated(scope_mutant m) noexcept {
   }
 }
 
-/// A share of a scope's memory: while it is held the scope is not freed.
+/// A share of a scope's memory: the scope is not freed while it is held.
 template <class Scope>
 class memory_share {
  public:
   memory_share() noexcept = default;
-  /// The caller holds a share already, or the lock of the list that the scope is on.
+  /// The caller must hold a share, or the lock of the list that the scope is on.
   explicit memory_share(Scope& s) noexcept : of_(&s) { s.keep_memory(); }
-  /// Takes over a share that was counted before.
+  /// Takes over a share that is already counted.
   static memory_share adopt(Scope& s) noexcept {
     memory_share taken;
     taken.of_ = &s;
@@ -103,7 +103,7 @@ class memory_share {
   }
   void swap(memory_share& other) noexcept { std::swap(of_, other.of_); }
 
-  /// Finishes the scope, and all beneath it, if it is not done yet.
+  /// Finishes the scope and everything beneath it, if it is not done yet.
   void cancel(bool by_deadline, std::error_code why) const noexcept {
     of_->cancel(by_deadline, why);
   }
@@ -121,7 +121,7 @@ class scope_tree : public Policy::node, protected context_hook {
   scope_tree(const scope_tree&) = delete;
   scope_tree& operator=(const scope_tree&) = delete;
 
-  /// Puts it on its parent's list, or finishes it if the parent is done.
+  /// Adds it to its parent's list, or finishes it if the parent is done.
   void follow_parent() noexcept {
     scope_type* const up = parent_scope();
     if (up == nullptr) return;
@@ -137,12 +137,12 @@ class scope_tree : public Policy::node, protected context_hook {
     const std::uint8_t s = state_.load(std::memory_order_acquire);
     return s == done || (s == closing && wait_until_done());
   }
-  /// Only when it is done.
+  /// Precondition: it is done.
   bool by_deadline() const noexcept { return by_deadline_; }
   std::error_code cause() const noexcept { return cause_; }
 
-  /// Finishes it, and all beneath it, if it is not done yet. The caller is a user, and remains one
-  /// until this returns. `why` is empty if there is no special cause.
+  /// Finishes it and everything beneath it, if it is not done yet. The caller must be a user until
+  /// this returns. `why` is empty if there is no special cause.
   static void cancel_by_user(scope_type& s, bool by_deadline, std::error_code why) noexcept {
     s.cancel(by_deadline, why);
   }
@@ -153,14 +153,14 @@ class scope_tree : public Policy::node, protected context_hook {
     link(h);
     return true;
   }
-  /// Whether it was on.
+  /// Returns whether it was on the list.
   bool remove(context_hook& h) noexcept {
     const std::lock_guard held(lock_);
     if (h.link == nullptr) return false;
     unlink(h);
     return true;
   }
-  /// Whether nothing hangs on it. For tests.
+  /// Returns whether its list is empty. For tests.
   bool is_leaf() noexcept {
     const std::lock_guard held(lock_);
     return first_ == nullptr;
@@ -168,8 +168,8 @@ class scope_tree : public Policy::node, protected context_hook {
   void lock() noexcept { lock_.lock(); }
   void unlock() noexcept { lock_.unlock(); }
 
-  /// No user is left: cancels n, frees it, and then perhaps what it was derived from. In a loop,
-  /// for the chain may be long.
+  /// No user is left: cancels n, frees it, and then maybe its ancestors. A loop, as the chain may
+  /// be long.
   static void unused(node* n) noexcept {
     do {
       node* const up = n->parent;
@@ -195,8 +195,8 @@ class scope_tree : public Policy::node, protected context_hook {
 
   /// Under the lock.
   bool is_live() const noexcept { return state_.load(std::memory_order_relaxed) == live; }
-  /// Of a scope that only the caller knows: counts a share for memory_share::adopt, or takes that
-  /// back.
+  /// For a scope that only the caller knows: counts a share for memory_share::adopt, or undoes
+  /// that.
   void count_shares_alone(std::uint32_t n) noexcept { memory_.store(n, std::memory_order_relaxed); }
 
   static void unlink(context_hook& h) noexcept {
@@ -236,7 +236,8 @@ class scope_tree : public Policy::node, protected context_hook {
     return true;
   }
 
-  /// What finish() came to: it was done before; it is now; and there is a party to be told.
+  /// The result of finish(): it was already done; it is done now; it is done, and others must be
+  /// told.
   enum class finished : std::uint8_t { before, alone, with_others };
 
   finished finish(bool by_deadline, std::error_code why) noexcept {
@@ -281,8 +282,8 @@ class scope_tree : public Policy::node, protected context_hook {
         break;
     }
     if (!mutated<Policy>(scope_mutant::forgets_to_leave)) leave_parent();
-    // Users' code, which may wait for anything: so only when all that is beneath is done. It may
-    // also drop the last handle.
+    // User code, which may wait for anything: so only after everything beneath is done. It may also
+    // drop the last handle.
     while (to_stop != nullptr) {
       scope_type& s = *std::exchange(to_stop, to_stop->work_);
       s.stop_source();
@@ -298,8 +299,8 @@ class scope_tree : public Policy::node, protected context_hook {
     to_stop = &self();
   }
 
-  /// Finishes all that is beneath a scope that is done. Of the scopes that it has finished itself
-  /// it leaves in `to_stop` those with a stop_source.
+  /// Finishes everything beneath a scope that is done. Of the scopes that it has finished itself,
+  /// it leaves those with a stop_source in `to_stop`.
   void settle(scope_type*& to_stop) noexcept {
     for (scope_type* s = &self();;) {
       s->lock();
@@ -343,7 +344,7 @@ class scope_tree : public Policy::node, protected context_hook {
   bool by_deadline_{false};
   context_hook* first_{nullptr};
   scope_type* work_{nullptr};
-  /// Until it is done: the cause if the deadline passes.
+  /// Until it is done, the cause to use if the deadline passes.
   std::error_code cause_;
 };
 

@@ -7,7 +7,7 @@
 
 #include <context/scope_tree.h>
 
-/// What cancels a scope when a std::stop_token is stopped.
+/// Cancels a scope when a stop is requested on a std::stop_token.
 ///
 /// The listener is a part of the scope that it cancels, and holds a share of that scope's memory
 /// from its registration until it is claimed. Two parties may claim it: the stop callback, and the
@@ -18,12 +18,12 @@
 /// Ground rules
 ///  - state_: registering -> listening -> claimed; or registering -> stopped -> claimed, if the
 ///    stop comes before the callback's constructor has returned, on this thread or on another one.
-///    Then the callback does nothing, for it must not be destroyed yet, and the thread that
-///    registers does its work.
+///    Then the callback does nothing, since it must not be destroyed yet, and the registering
+///    thread does its work.
 ///  - The callback that claims destroys itself while it runs. That is allowed on the thread that
-///    runs it; it touches nothing of itself afterwards.
-///  - The finishing thread that claims destroys the callback, too, and so waits for one that runs
-///    on another thread. That one has lost the claim, and returns at once.
+///    runs it; it does not access itself afterwards.
+///  - A finishing thread that claims destroys the callback too, and so waits for one that runs on
+///    another thread. That callback has lost the claim and returns at once.
 ///  - Registration happens before the scope is known to any other thread.
 namespace verge::detail {
 

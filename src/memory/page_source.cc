@@ -12,7 +12,7 @@ extern "C" {
 namespace verge::detail {
 namespace {
 
-// The leak checker does not look into mappings by itself for what they point to.
+// By default the leak checker does not follow pointers in mappings.
 void show_to_leak_checker(void* memory, std::size_t bytes) {
   if (__lsan_register_root_region != nullptr) __lsan_register_root_region(memory, bytes);
 }

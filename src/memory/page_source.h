@@ -1,4 +1,4 @@
-// Where slabs get their memory from: whole pages of the system, or whatever a test puts in place.
+// Where slabs get their memory: pages of the system, or a test's replacement.
 #pragma once
 
 #include <cstddef>
@@ -7,21 +7,21 @@ namespace verge::detail {
 
 class page_source {
  public:
-  /// Zeroed memory on a multiple of `alignment`, a power of two; nullptr if there is none to be
-  /// had. Pages that are never touched cost nothing.
+  /// Maps zeroed memory on a multiple of `alignment`, a power of two; returns nullptr if out of
+  /// memory. Pages that are never accessed cost nothing.
   virtual void* map(std::size_t bytes, std::size_t alignment) noexcept = 0;
 
-  /// Gives back what map() returned, whole.
+  /// Unmaps what map() returned, as a whole.
   virtual void unmap(void* memory, std::size_t bytes) noexcept = 0;
 
-  /// Whether to back the memory by huge pages. A wish: nothing depends on its being granted.
+  /// Requests huge pages, or not. A hint: nothing depends on it.
   virtual void prefer_huge_pages(void* memory, std::size_t bytes, bool huge) noexcept = 0;
 
  protected:
   ~page_source() = default;
 };
 
-/// mmap and madvise. Lives for ever.
+/// mmap and madvise. Never destroyed.
 page_source& system_pages() noexcept;
 
 }  // namespace verge::detail

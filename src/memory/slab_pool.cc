@@ -41,10 +41,10 @@ slab_pool::slab_pool(std::size_t size, std::size_t alignment, construct_fn const
     throw std::invalid_argument("verge::slab_pool: an alignment of " + std::to_string(alignment) +
                                 "; it must be a power of two up to 64");
   }
-  const std::size_t contents = std::max(alignment, header_bytes);  // where in a node they are
+  const std::size_t contents = std::max(alignment, header_bytes);  // their offset in a node
   const std::size_t stride = round_up(contents + size, std::max<std::size_t>(alignment, 16));
 
-  // As many as fit with their places in the depot, at most as many as have an index.
+  // As many as fit together with their depot segment, limited by the number of indices.
   std::size_t count = (chunk_bytes - owner_lines * line) / (stride + sizeof(std::uint32_t));
   count = std::min(count, std::size_t{1} << place_bits);
   const auto nodes_at = [](std::size_t n) {
@@ -103,7 +103,7 @@ void slab_pool::free_slowly(void* node) noexcept {
   cache& c = tables_->caches[slot];
   std::uint32_t count = c.count.load(std::memory_order_relaxed);
   if (count == cache_size) {
-    // The older half: the newer is what is still in the processor's cache.
+    // The older half: the newer half is still in the processor's cache.
     spill(c.nodes, batch_size);
     std::copy(c.nodes + batch_size, c.nodes + cache_size, c.nodes);
     count -= batch_size;
@@ -112,7 +112,8 @@ void slab_pool::free_slowly(void* node) noexcept {
   c.count.store(count + 1, std::memory_order_relaxed);
 }
 
-// Puts free nodes into `nodes`, the one to be used first last, and says how many; 0: out of memory.
+// Puts free nodes into `nodes`, to be used from the last one, and returns how many; 0: out of
+// memory.
 std::uint32_t slab_pool::refill(void** nodes, std::uint32_t wanted) noexcept {
   std::uint32_t indices[batch_size];
   std::uint32_t count = 0;
@@ -124,7 +125,7 @@ std::uint32_t slab_pool::refill(void** nodes, std::uint32_t wanted) noexcept {
     fresh = count == 0;
     if (fresh) count = carve(wanted, first_new);
   }
-  // New memory is touched only now, without the mutex: the kernel may have to clear a huge page.
+  // New memory is accessed only now, without the mutex: the kernel may have to zero a huge page.
   for (std::uint32_t i = 0; i < count; ++i) {
     nodes[count - 1 - i] = fresh ? make_node(first_new + i) : at(indices[i]);
   }
@@ -157,7 +158,7 @@ std::uint32_t slab_pool::take_from_depot(std::uint32_t* indices, std::uint32_t w
   return count;
 }
 
-// Takes up to `wanted` nodes that were never used, all of one chunk; 0: out of memory.
+// Takes up to `wanted` nodes that were never used, all from one chunk; 0: out of memory.
 std::uint32_t slab_pool::carve(std::uint32_t wanted, std::uint32_t& first) noexcept {
   if (carved_ == chunk_count_ * per_chunk_ && !add_chunk()) return 0;
   const std::size_t place = carved_ % per_chunk_;
@@ -172,7 +173,7 @@ bool slab_pool::add_chunk() noexcept {
   void* const memory = pages_.map(chunk_bytes, chunk_bytes);
   if (memory == nullptr) return false;
 
-  // One chunk on its own is to stay small: a huge page would be 2 MiB at the first touch.
+  // The first chunk must stay small: a huge page would take 2 MiB on first access.
   pages_.prefer_huge_pages(memory, chunk_bytes, chunk_count_ != 0);
   if (chunk_count_ == 1) {
     pages_.prefer_huge_pages(tables_->chunks[0].load(std::memory_order_relaxed), chunk_bytes, true);
@@ -185,7 +186,7 @@ bool slab_pool::add_chunk() noexcept {
   return true;
 }
 
-// The version is not written: it is zero, and find() may be looking.
+// The version is not written: it is zero, and find() may be reading it.
 void* slab_pool::make_node(std::uint32_t index) noexcept {
   void* const node = at(index);
   if (construct_ != nullptr) construct_(node);
@@ -234,7 +235,7 @@ slab_stats slab_pool::stats() const noexcept {
   s.bytes_reserved = sizeof(tables) + chunk_count_ * chunk_bytes;
   s.nodes_total = chunk_count_ * per_chunk_;
   s.nodes_retired = retired_.load(std::memory_order_relaxed);
-  // Nodes on their way between a cache and the depot are in neither count or in both.
+  // Nodes being moved between a cache and the depot are counted in neither or in both.
   s.nodes_live = carved_ - std::min(carved_, top_ + cached + s.nodes_retired);
   s.nodes_free = s.nodes_total - std::min(s.nodes_total, s.nodes_live + s.nodes_retired);
   return s;

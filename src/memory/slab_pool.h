@@ -1,24 +1,24 @@
-// slab_pool: memory for nodes of one size, that stays what it is.
+// slab_pool: type-stable memory for nodes of one size.
 //
-// What for. A timer's node is freed by one thread while another still has its address, in a queue
-// entry or a handle. In a pool that address stays good: memory is never given back while the pool
-// lives, and a node is only ever reused as the same kind of node. So whoever has an old address may
-// look, and learns from the node's version that it is not the one that was meant.
+// Why. A timer's node is freed by one thread while another still has its address, in a queue entry
+// or a handle. In a pool that address stays valid: memory is not released during the pool's
+// lifetime, and a node is only reused as a node of the same kind. So a thread with an old address
+// may read the node, and its version shows whether it is still the one that was meant.
 //
 // Promises
-//   - Any thread may allocate and free, also what another allocated. With warm caches either takes
-//     a few nanoseconds, no lock and no atomic read-modify-write.
-//   - The pool never writes to a node but for its version, neither when it is free nor when it is
-//     handed out again: a node keeps its last contents. What is constructed in it is constructed
-//     once, before it is first handed out.
-//   - A version is odd while the node is in use, even while it is free, and goes up by one each
-//     time. It never comes round: a node that has used up its 2^31 lives is retired.
-//   - A node's address leads to its pool (owner) and to its index without either in the node. The
-//     four bytes beside the version are the user's (note), from one life of the node to the next.
+//   - Any thread may allocate and free, including nodes that another thread allocated. With warm
+//     caches either takes a few nanoseconds, no lock and no atomic read-modify-write.
+//   - The pool writes nothing to a node except its version, neither when it is freed nor when it is
+//     reused: a node keeps its last contents. Its contents are constructed once, before it is first
+//     allocated.
+//   - A version is odd while the node is in use, even while it is free, and is incremented each
+//     time. It never wraps around: a node is retired after 2^31 lives.
+//   - A node's pool (owner) and index are computed from its address. The four bytes beside the
+//     version belong to the user (note) and persist from one life of the node to the next.
 //   - Out of memory: allocate() throws std::bad_alloc, try_allocate() returns nullptr; the pool is
-//     as it was.
-//   - A pool of few nodes is small: pages are touched as nodes are first used. From the second
-//     2 MiB on it asks for huge pages, so that a million nodes cost no TLB misses.
+//     unchanged.
+//   - A pool of few nodes is small: pages are accessed as nodes are first used. From the second 2
+//     MiB on it requests huge pages, so that a million nodes cost no TLB misses.
 //
 // How. Memory comes in chunks of 2 MiB, on multiples of 2 MiB:
 //
@@ -26,30 +26,30 @@
 //                                                   |
 //                                         | version, note | contents ... |
 //
-// The owner is on one of the first 64 lines, which one the chunk's address says: were it the same
-// in all, the lines of all chunks would fall into one set of a cache and push each other out.
+// The owner is on one of the first 64 lines, chosen by the chunk's address: if it were the same in
+// all, the lines of all chunks would map to one cache set and evict each other.
 //
 // Each thread has a cache of addresses in each pool, at its thread_slot. It is filled from, and
 // spills into, the pool's depot, half a cache at a time. The depot is a stack of the indices of
-// free nodes; it lies in the chunks, a piece in each, and has room for all of the chunk's nodes, so
-// freeing needs no memory. Nodes are not linked: to refill a cache touches no node.
+// free nodes. Each chunk has a segment of it with room for all of the chunk's nodes, so freeing
+// needs no memory. Nodes are not linked: refilling a cache accesses no node.
 //
 // Ground rules
-//   - A cache's `nodes` belong to the thread whose slot it is; its `count` is written by it, and
-//     read by stats() of others.
-//   - mutex_ guards the depot (top_ and the segments), the carving (carved_) and the adding of
-//     chunks. The table of chunks is written under it and read without.
-//   - A node's version is written by whoever has the node: its user, who frees it, or the thread
-//     that takes it out of its cache. Anybody may read it. A node is handed from one to the next by
-//     the user (who must order his last use before the free, as with any allocator), by the cache
-//     (one thread), by the mutex (depot) or by the slot (a thread that takes over a cache).
-//   - Looking at a node that may have been freed: load the field, atomically and with acquire, then
-//     compare the version. If it still is the one that was meant, the field is that life's. This
-//     holds if the field is only ever stored with release: the new life's store comes after the new
-//     version, so who sees the one sees the other.
-//   - The pool may be destroyed when no other thread is in one of its functions any more. Caches
-//     are part of the pool: threads need not know. To find that out, those who might be in the way
-//     make a visit, and the one who ends it all waits for the visits that are under way.
+//   - Only the thread of the slot accesses a cache's `nodes` and writes its `count`; stats() of
+//     other threads reads `count`.
+//   - mutex_ guards the depot (top_ and the segments), carving (carved_) and adding chunks. The
+//     table of chunks is written under it and read without it.
+//   - Only the node's owner writes its version: the user that frees it, or the thread that takes it
+//     out of its cache. Any thread may read it. Ownership is passed on by the user (whose last use
+//     must happen before the free, as with any allocator), by the cache (one thread), by the mutex
+//     (depot) or by the slot (a thread that takes over a cache).
+//   - To read a node that may have been freed: load the field, atomically and with acquire, then
+//     compare the version. If it is still the one that was meant, the field belongs to that life.
+//     This requires that the field is only stored with release: the new life's store comes after
+//     the new version, so a thread that sees the store sees the version.
+//   - The pool may be destroyed when no other thread is in one of its functions. Caches are part of
+//     the pool, so threads need not release them. Threads that may be in a function make a visit,
+//     and the thread that ends the pool waits for the visits in progress.
 #pragma once
 
 #include <memory/page_source.h>
@@ -63,7 +63,7 @@
 
 namespace verge::detail {
 
-/// One life of one node, as whoever wants to find it again remembers it.
+/// A reference to one life of a node.
 template <class T>
 struct slab_ref {
   T* node = nullptr;
@@ -72,7 +72,7 @@ struct slab_ref {
   friend bool operator==(const slab_ref&, const slab_ref&) = default;
 };
 
-/// The same in 8 bytes, for one who knows the pool.
+/// The same in 8 bytes, for a given pool.
 struct slab_id {
   std::uint32_t index = 0;
   std::uint32_t version = 0;
@@ -80,13 +80,13 @@ struct slab_id {
   friend bool operator==(const slab_id&, const slab_id&) = default;
 };
 
-/// Exact while no thread is in the pool's functions, else close.
+/// Exact while no thread is in the pool's functions, otherwise approximate.
 struct slab_stats {
-  std::size_t bytes_reserved = 0;  // addresses; untouched pages among them take no memory
-  std::size_t nodes_total = 0;     // that there is room for
+  std::size_t bytes_reserved = 0;  // address space; unused pages take no memory
+  std::size_t nodes_total = 0;     // capacity
   std::size_t nodes_live = 0;      // in use
-  std::size_t nodes_free = 0;      // that can be had without more memory
-  std::size_t nodes_retired = 0;   // used up
+  std::size_t nodes_free = 0;      // available without more memory
+  std::size_t nodes_retired = 0;   // out of versions
 };
 
 class slab_pool {
@@ -94,7 +94,7 @@ class slab_pool {
   static constexpr std::size_t chunk_bytes = std::size_t{2} << 20;
   static constexpr std::size_t header_bytes = 8;
 
-  /// Makes a node from zeroed memory, once.
+  /// Constructs a node in zeroed memory, once.
   using construct_fn = void (*)(void* node) noexcept;
 
   /// For nodes of `size` bytes. A version takes 8 bytes more, and the sum is rounded up to a
@@ -106,38 +106,38 @@ class slab_pool {
   slab_pool(const slab_pool&) = delete;
   slab_pool& operator=(const slab_pool&) = delete;
 
-  /// Gives all memory back, nodes in use or not.
+  /// Releases all memory, including nodes in use.
   ~slab_pool();
 
   void* allocate();
   void* try_allocate() noexcept;
   void free(void* node) noexcept;
 
-  /// The same for one who knows his thread_slot(), and has another way if this one is barred: they
-  /// do what takes a few instructions, or nothing (nullptr, false).
+  /// The fast path, for callers that have their thread_slot(). They take a few instructions, or do
+  /// nothing and return nullptr or false; then use the functions above.
   void* allocate_at_once(std::uint32_t slot) noexcept;
   bool free_at_once(void* node, std::uint32_t slot) noexcept;
 
-  /// These take any node that was ever handed out by a pool that is still there, free or not.
+  /// For any node that a living pool ever allocated, free or not.
   static slab_pool& owner(const void* node) noexcept;
   static std::uint32_t version(const void* node) noexcept;
   static std::uint32_t index(const void* node) noexcept;
-  /// Zero when the node is first handed out; the pool never touches it.
+  /// Zero when the node is first allocated; the pool never accesses it.
   static std::atomic<std::uint32_t>& note(const void* node) noexcept {
     return header_of(node).note;
   }
   static constexpr bool is_live(std::uint32_t version) noexcept { return version % 2 != 0; }
 
-  /// The node with that index: any that was ever handed out.
+  /// The node with that index, which must have been allocated once.
   void* at(std::uint32_t index) const noexcept;
 
-  /// The node of that life if it still lasts, else nullptr. Takes any numbers.
+  /// The node of that life, or nullptr if it has ended. Accepts any id.
   void* find(slab_id id) const noexcept;
 
   slab_stats stats() const noexcept;
 
-  /// Calls f(void*) for every node that is in use. Nodes may be freed meanwhile, so f may be given
-  /// one that is free by then; none may be allocated.
+  /// Calls f(void*) for every node that is in use. Nodes may be freed concurrently, so f may be
+  /// passed a free one; none may be allocated.
   template <class F>
   void for_each_live(F&& f) const {
     std::size_t left = nodes_carved();
@@ -151,10 +151,10 @@ class slab_pool {
     }
   }
 
-  /// The calling thread is about to look whether the pool is to be ended, and if not, to use it.
-  /// Costs two stores: the fence between the first and the look is left to the one who ends the
-  /// pool. First that one says that the pool is to be ended, where visitors look; then he calls
-  /// wait_for_visits(). Visits do not nest, and wait for nothing.
+  /// Brackets a check whether the pool is ending, and its use if it is not. Costs two stores: the
+  /// thread that ends the pool pays for the fence between the first store and the check. That
+  /// thread first sets the mark that visitors check, then calls wait_for_visits(). Visits do not
+  /// nest and do not wait.
   class visit {
    public:
     visit(slab_pool& pool, std::uint32_t slot) noexcept
@@ -168,7 +168,7 @@ class slab_pool {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     }
     ~visit() {
-      // Release: what was done to the pool comes before its end.
+      // Release: the use of the pool happens before its end.
       if (shared_) [[unlikely]] {
         mark_.fetch_sub(1, std::memory_order_release);
       } else {
@@ -182,11 +182,11 @@ class slab_pool {
     std::atomic<std::uint32_t>& mark_;
     const bool shared_;
   };
-  /// Returns when all visits that do not know of the end are over. False if that cannot be found
-  /// out on this system: then the pool must stay.
+  /// Returns when all visits that have not seen the mark are over. Returns false if this system
+  /// cannot tell: then the pool must not be destroyed.
   bool wait_for_visits() const noexcept;
 
-  /// How many bytes apart nodes are.
+  /// The distance between nodes in bytes.
   std::size_t stride() const noexcept { return stride_; }
 
  private:
@@ -209,24 +209,23 @@ class slab_pool {
   static constexpr std::uint32_t batch_size = 64;
 
   struct alignas(64) cache {
-    std::atomic<std::uint32_t> count;   // stats() is all that reads it from elsewhere
-    std::atomic<std::uint32_t> visits;  // whether its thread makes a visit
+    std::atomic<std::uint32_t> count;   // other threads read it only in stats()
+    std::atomic<std::uint32_t> visits;  // whether its thread is in a visit
     void* nodes[cache_size];
   };
   static_assert(sizeof(cache) == 1024, "found from a slot by a shift");
 
-  static constexpr unsigned place_bits = 16;  // an index: chunk number above, place in it below
+  static constexpr unsigned place_bits = 16;  // an index: high bits chunk, low bits place
   static constexpr std::size_t max_chunks = std::size_t{1} << (32 - place_bits);
-  static constexpr std::uint32_t last_version = UINT32_MAX - 1;  // even: free, for ever
+  static constexpr std::uint32_t last_version = UINT32_MAX - 1;  // even: free, forever
 
-  // Zeroed pages as they were mapped, which is right for all in them: what is not used takes no
-  // memory.
+  // Mapped pages, whose zeros are the initial state of all members; unused pages take no memory.
   struct tables {
     cache caches[thread_slot_count];
-    std::atomic<std::byte*> chunks[max_chunks];  // released when there, acquired by find()
+    std::atomic<std::byte*> chunks[max_chunks];  // stored with release, acquired by find()
   };
 
-  /// Of any address in it.
+  /// The chunk of any address in it.
   static const chunk& chunk_of(const void* node) noexcept {
     const auto into_chunk = reinterpret_cast<std::uintptr_t>(node) % chunk_bytes;
     return *reinterpret_cast<const chunk*>(
@@ -241,7 +240,7 @@ class slab_pool {
     return *reinterpret_cast<header*>(contents - header_bytes);
   }
 
-  // The next life. Relaxed: see the ground rules, the user's own stores publish it.
+  // Begins the next life. Relaxed: the user's own stores publish it, see the ground rules.
   static void* begin_life(void* node) noexcept {
     auto& version = header_of(node).version;
     version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -259,22 +258,22 @@ class slab_pool {
   bool add_chunk() noexcept;
   void* make_node(std::uint32_t index) noexcept;
 
-  // Fixed when constructed.
+  // Constant after construction.
   tables* tables_;
   page_source& pages_;
   construct_fn construct_;
   std::uint32_t stride_;
-  std::uint32_t first_node_;  // where in a chunk the first node's contents are
+  std::uint32_t first_node_;  // offset in a chunk of the first node's contents
   std::uint32_t per_chunk_;
   std::uint32_t stride_inverse_;            // 2^32 / stride_, rounded up: to divide by multiplying
-  std::atomic<std::size_t> retired_{0};     // not fixed, but next to never written
-  std::atomic<std::uint32_t> slotless_{0};  // visits of threads that have no slot
+  std::atomic<std::size_t> retired_{0};     // not constant, but rarely written
+  std::atomic<std::uint32_t> slotless_{0};  // visits of threads without a slot
 
-  // A line of its own: written whenever a cache is filled or spills.
+  // A separate line: written whenever a cache is filled or spills.
   alignas(64) mutable std::mutex mutex_;
   std::size_t chunk_count_ = 0;
-  std::size_t carved_ = 0;  // how many nodes were ever made, in the order of their indices
-  std::size_t top_ = 0;     // how many indices the depot holds
+  std::size_t carved_ = 0;  // nodes ever constructed, in index order
+  std::size_t top_ = 0;     // number of indices in the depot
 };
 
 inline void* slab_pool::allocate_at_once(std::uint32_t slot) noexcept {
@@ -302,10 +301,10 @@ inline bool slab_pool::free_at_once(void* node, std::uint32_t slot) noexcept {
   const std::uint32_t count = c.count.load(std::memory_order_relaxed);
   if (count == cache_size) [[unlikely]]
     return false;
-  // Release: who sees that the life has ended sees all of it.
+  // Release: a thread that sees that the life has ended sees all of it.
   version.store(ended, std::memory_order_release);
   c.nodes[count] = node;
-  // Release: it may be the last that is done to the pool, and decide about its end.
+  // Release: it may be the last access to the pool, after which the pool is destroyed.
   c.count.store(count + 1, std::memory_order_release);
   return true;
 }
@@ -327,7 +326,7 @@ inline std::uint32_t slab_pool::index(const void* node) noexcept {
          static_cast<std::uint32_t>(offset * c.owner->stride_inverse_ >> 32);
 }
 
-// Acquire: what the life that is seen has ended did comes before.
+// Acquire: everything in a life that is seen to have ended happens before.
 inline std::uint32_t slab_pool::version(const void* node) noexcept {
   return header_of(node).version.load(std::memory_order_acquire);
 }

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint32_t word_bits = 64;
 
-// A bit for each number that is taken. A thread that takes a number acquires what the one that gave
-// it back released: all that lies at its place.
+// A bit for each number in use. A thread that takes a number acquires what the thread that returned
+// it released: everything at its place.
 constinit std::array<std::atomic<std::uint64_t>, thread_slot_count / word_bits> taken{};
 constinit std::atomic<std::uint32_t> used{0};
 
@@ -41,7 +41,7 @@ void count_as_used(std::uint32_t slot) noexcept {
   }
 }
 
-// Set once the thread's number is given back; destructors that run later do without.
+// Set when the thread has returned its number; destructors that run later have none.
 constinit thread_local bool has_ended = false;
 
 void at_thread_end(void* /*registered*/) noexcept {
@@ -51,9 +51,9 @@ void at_thread_end(void* /*registered*/) noexcept {
   this_thread_slot = no_thread_slot;
 }
 
-/// Calls at_thread_end() when the calling thread ends; false if that cannot be had. Not a
-/// thread_local with a destructor: glibc registers that with memory, and aborts if there is none. A
-/// key's destructor runs after those of all thread_local objects.
+/// Registers at_thread_end() for the calling thread; returns false on failure. Not a thread_local
+/// with a destructor: glibc allocates memory to register that, and aborts if there is none. A key's
+/// destructor runs after those of all thread_local objects.
 bool call_at_thread_end() noexcept {
   struct end_key {
     pthread_key_t key{};

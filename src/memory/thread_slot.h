@@ -1,17 +1,17 @@
-// A small number for each thread, for tables that give each thread a place of its own.
+// A small number for each thread, for tables with one place per thread.
 //
-// No two threads that are alive have the same number. A thread takes the lowest that is free when
-// it first asks, and gives it back when it ends; the thread that takes it next takes over whatever
-// lies at that place in any table, and sees all that the one before did there. So a table needs no
-// care when threads come and go, and threads none when tables do.
+// No two running threads have the same number. A thread takes the lowest free number on first use
+// and returns it when it ends; the next thread that takes it also takes over that place in every
+// table, and sees everything that the previous thread did there. So threads and tables can be
+// created and destroyed independently.
 //
-// Ground rules. What lies at a number's place may be written by that number's thread only. There
-// are `thread_slot_count` numbers; a thread that finds none left, asks after it gave its own back
-// (from the destructor of a pthread key), or lacks the memory to give it back at its end, has none
-// and must do without.
+// Ground rules. Only the thread of a number may write to the number's place. There are
+// `thread_slot_count` numbers. A thread has none if none is free, after it has returned its own (in
+// the destructor of a pthread key), or if there is no memory to register its return; callers must
+// handle that.
 //
-// To be asked for in plain functions, not in the body of a coroutine, which may go on in another
-// thread with what the compiler remembers of this one.
+// Use it in plain functions, not in the body of a coroutine, which may resume on another thread
+// with the address of this thread's variable.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,19 @@ namespace verge::detail {
 
 inline constexpr std::uint32_t thread_slot_count = 256;
 
-/// Not a number: `thread_slot_count` or more.
+/// No number: `thread_slot_count` or more.
 inline constexpr std::uint32_t no_thread_slot = UINT32_MAX;
 
 // initial-exec: a plain fs-relative access, from the shared library as well.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local std::uint32_t this_thread_slot;
 
-/// The calling thread's number if it has one already.
+/// The calling thread's number, if it already has one.
 inline std::uint32_t thread_slot() noexcept { return this_thread_slot; }
 
-/// The calling thread's number; takes one if it has none. `no_thread_slot` if there is none to
-/// take.
+/// The calling thread's number; takes one if it has none. `no_thread_slot` if that fails.
 std::uint32_t take_thread_slot() noexcept;
 
-/// More than any number that was ever taken.
+/// Greater than any number that was ever taken.
 std::uint32_t thread_slots_used() noexcept;
 
 }  // namespace verge::detail

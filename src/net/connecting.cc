@@ -1,5 +1,5 @@
-// The operations that make connections: accept, with what it does when descriptors are short, and
-// connect.
+// The operations that make connections: accept, including what it does when descriptors run out,
+// and connect.
 
 #include <sys/socket.h>
 
@@ -16,18 +16,18 @@ namespace verge::detail {
 
 namespace {
 
-/// In nanoseconds.
+/// Nanoseconds.
 constexpr std::int64_t first_back_off = 2'000'000;
 constexpr std::int64_t longest_back_off = 200'000'000;
-/// So many errors of single connections in a row are not such errors, whatever their number says.
+/// After this many errors of single connections in a row, the cause is not a single connection.
 constexpr int most_in_a_row = 16;
 
 bool is_exhaustion(int code) noexcept {
   return code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
 }
 
-/// The connection has ended before it was accepted, or the network had an error to report on it
-/// (accept(2)): the next one may be well.
+/// The connection ended before it was accepted, or had a network error (accept(2)): the next one
+/// may be fine.
 bool is_of_one_connection(int code) noexcept {
   switch (code) {
     case ECONNABORTED:
@@ -64,7 +64,7 @@ bool accept_action::attempt(io_action& a, descriptor& d) noexcept {
     }
     const int code = errno;
     if (would_block(code)) return false;
-    // A listener that is not one says EOPNOTSUPP too, and is not made here.
+    // A socket that does not listen gives EOPNOTSUPP too, but is never created here.
     const bool of_one = is_of_one_connection(code);
     if (of_one && failed + 1 < most_in_a_row) continue;
     if (of_one || is_exhaustion(code)) {
@@ -76,9 +76,9 @@ bool accept_action::attempt(io_action& a, descriptor& d) noexcept {
   }
 }
 
-/// While descriptors are short no event tells when to try again: the connection that waits has had
-/// its event. So a timer does. The waiter stays on the listener's list as well, for a close or a
-/// deadline, and for events of further connections, which are as good a moment.
+/// When descriptors run out, no event says when to retry: the waiting connection has already had
+/// its event. So a timer does. The waiter is also on the listener's list, for a close or a
+/// deadline, and for events of further connections, on which it retries too.
 bool accept_action::start(waiter& w) noexcept {
   back_off_.reset();
   if (!io_action::start(w)) return false;
@@ -91,11 +91,11 @@ bool accept_action::start(waiter& w) noexcept {
     back_off_.emplace(sleep_operation::for_delay(delay_));
     if (back_off_->start(w, waiter::by_hint)) return true;
   } catch (...) {
-    // No memory for a timer: handled below.
+    // No memory for a timer: see below.
   }
-  // The time is up already, or cannot be told: that is for the caller to know.
+  // The deadline has passed, or no timer could be started: the caller handles it.
   back_off_.reset();
-  if (!w.claim(waiter::by_owner)) return true;  // something has come meanwhile
+  if (!w.claim(waiter::by_owner)) return true;  // an event has come meanwhile
   io_action::withdraw();
   error_ = std::make_error_code(std::errc::too_many_files_open);
   return false;
@@ -103,7 +103,7 @@ bool accept_action::start(waiter& w) noexcept {
 
 void accept_action::again() noexcept {
   if (back_off_) back_off_->withdraw();
-  unlist();  // for it may have been the timer
+  unlist();  // it may have been the timer
 }
 
 void accept_action::withdraw() noexcept {
@@ -133,7 +133,7 @@ bool connect_action::start(waiter& w) noexcept {
   return io_action::start(w);
 }
 
-/// The first time it asks for the connection, after that whether it is there.
+/// The first call requests the connection; later calls check whether it is established.
 bool connect_action::attempt(io_action& a, descriptor& d) noexcept {
   auto& self = static_cast<connect_action&>(a);
   if (self.begun_) {
@@ -152,7 +152,7 @@ bool connect_action::attempt(io_action& a, descriptor& d) noexcept {
     self.error_ = system_error_code(code);
     return true;
   }
-  // Only now: a socket that is not being connected has an event to tell of that.
+  // Only now: a socket that is not connecting has an event that says so.
   self.error_ = d.attach();
   if (self.error_) return true;
   if (waits && self.target_.limit != never) {
@@ -163,7 +163,7 @@ bool connect_action::attempt(io_action& a, descriptor& d) noexcept {
   return !waits;
 }
 
-/// Nothing if it is connected, operation_in_progress if that is still to be seen.
+/// No error if it is connected, operation_in_progress if that is not known yet.
 std::error_code connect_action::connected(descriptor& d) noexcept {
   int code = 0;
   socklen_t size = sizeof code;
@@ -172,7 +172,7 @@ std::error_code connect_action::connected(descriptor& d) noexcept {
     return system_error_code(EINPROGRESS);
   }
   if (code != 0 && code != EISCONN) return system_error_code(code);
-  // An event may come before there is anything to tell.
+  // An event may come before the result is known.
   sockaddr_storage peer{};
   size = sizeof peer;
   if (::getpeername(d.fd(), reinterpret_cast<sockaddr*>(&peer), &size) == 0) return {};

@@ -10,8 +10,7 @@ namespace verge::detail {
 
 namespace {
 
-/// How far ahead every engine can be armed. Deadlines beyond what a wheel takes are reached in
-/// steps.
+/// The delay that every engine supports. Deadlines beyond a wheel's span are reached in steps.
 constexpr std::int64_t step = 1'000'000'000;
 
 }  // namespace
@@ -49,7 +48,7 @@ std::error_code descriptor::set_deadline(bool for_read, bool for_write,
           break;
         }
       }
-      // Only here, and by the firing of a timer, are these bits changed.
+      // These bits are changed only here and by the firing of a timer.
       if ((s & expired(d)) != 0) state_.fetch_and(~expired(d), std::memory_order_relaxed);
     }
   }
@@ -57,16 +56,16 @@ std::error_code descriptor::set_deadline(bool for_read, bool for_write,
   return error;
 }
 
-/// Whether a timer is armed that will look after a deadline at `when`.
+/// Returns whether an armed timer covers a deadline at `when`.
 bool descriptor::covered_locked(std::int64_t when) const noexcept {
   return (directions_[0].armed != 0 && directions_[0].armed <= when) ||
          (directions_[1].armed != 0 && directions_[1].armed <= when);
 }
 
-/// The direction's deadline has passed. Gives those to be woken.
+/// The direction's deadline has passed. Returns the waiters to be woken.
 io_waiting* descriptor::expire_locked(io_direction d) noexcept {
   of(d).deadline = 0;
-  // Release: see wait() and enter(); it goes with lock_.
+  // Release: see wait() and enter(). Requires lock_.
   state_.fetch_or(expired(d), std::memory_order_release);
   return take_waiting_locked(d, by_deadline);
 }
@@ -75,7 +74,7 @@ std::error_code descriptor::arm_locked(direction& d, std::int64_t when) noexcept
   try {
     return arm_for_locked(d, when);
   } catch (const std::invalid_argument&) {
-    // Further than a wheel reaches.
+    // Beyond a wheel's span.
   } catch (const std::bad_alloc&) {
     return std::make_error_code(std::errc::not_enough_memory);
   } catch (...) {
@@ -89,7 +88,7 @@ std::error_code descriptor::arm_locked(direction& d, std::int64_t when) noexcept
   }
 }
 
-/// Each arming has a reference: until it is stopped, or its firing is over.
+/// Each arming has a reference until it is stopped or its firing has ended.
 std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when) {
   static constexpr timer_behaviour behaviour{.fire = &fire, .invoke = nullptr, .destroy = nullptr};
   static_assert(fits_in_node<deadline_of>);
@@ -121,7 +120,7 @@ void descriptor::stop_timers_locked() noexcept {
   for (direction& d : directions_) {
     if (d.timer == nullptr || !d.started) continue;
     clockwork& timers = clockwork::of(*d.timer);
-    if (timers.forked()) continue;  // its locks may be held by threads that are no more
+    if (timers.forked()) continue;  // its locks may be held by threads that no longer exist
     d.armed = 0;
     if (timers.stop(*d.timer)) drop();
   }
@@ -130,11 +129,10 @@ void descriptor::stop_timers_locked() noexcept {
 void descriptor::fire(timer_node& t, std::int64_t now) noexcept {
   descriptor& self = *std::launder(reinterpret_cast<deadline_of*>(t.payload))->it;
   self.deadline_fired(now);
-  self.drop();  // the arming's
+  self.drop();  // the reference of the arming
 }
 
-/// A timer has fired: this direction's or the other's, for a deadline that may have been moved
-/// since.
+/// A timer of either direction has fired, for a deadline that may have been moved since.
 void descriptor::deadline_fired(std::int64_t now) noexcept {
   io_waiting* late[2] = {nullptr, nullptr};
   {
@@ -146,7 +144,7 @@ void descriptor::deadline_fired(std::int64_t now) noexcept {
     for (const io_direction d : {io_direction::read, io_direction::write}) {
       direction& it = of(d);
       if (it.deadline == 0) continue;
-      // No timer to be had: rather too soon than never.
+      // No timer available: rather early than never.
       if (it.deadline <= now || (!covered_locked(it.deadline) && arm_locked(it, it.deadline))) {
         late[static_cast<unsigned>(d)] = expire_locked(d);
       }

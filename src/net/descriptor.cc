@@ -16,7 +16,7 @@ constexpr std::uint32_t readable = EPOLLIN | EPOLLRDHUP | EPOLLPRI | EPOLLHUP | 
 constexpr std::uint32_t writable = EPOLLOUT | EPOLLHUP | EPOLLERR;
 constexpr std::uint32_t through = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 
-/// What is woken while this lives goes onto the list of what the poll found.
+/// During its lifetime, woken waiters are added to the list of what the poll found.
 class onto_list {
  public:
   onto_list(const scheduler* s, ready_list& list) noexcept {
@@ -38,7 +38,7 @@ net_home net_home::here() {
   return {&s, s.net()};
 }
 
-// ---- Life
+// ---- Lifetime
 
 descriptor_handle descriptor::make(int fd, traits t, const net_home& home) {
   return descriptor_handle(new descriptor(fd, t, home));
@@ -74,7 +74,7 @@ descriptor::entry descriptor::enter(io_direction d, bool exclusive) noexcept {
       if ((s & is_closed) != 0) return entry::closed;
       return (s & mine) != 0 ? entry::busy : entry::expired;
     }
-    // Acquire: the next reader of a stream sees what the last one noted in drained_.
+    // Acquire: the next reader of a stream sees what the last one stored in drained_.
   } while (!state_.compare_exchange_weak(s, (s | mine) + one_user + one_reference,
                                          std::memory_order_acquire, std::memory_order_relaxed));
   return entry::entered;
@@ -91,8 +91,8 @@ bool descriptor::enter_again() noexcept {
 
 void descriptor::leave(std::uint64_t what) noexcept {
   const int number =
-      owned_ ? fd_ : -1;  // from when the reference is dropped another may delete this
-  // Acquire and release: the last one out, of the users or of all, sees what all others did.
+      owned_ ? fd_ : -1;  // once the reference is dropped another thread may delete this
+  // Acquire and release: the last user, and the last reference, see what all others did.
   const std::uint64_t s = state_.fetch_sub(what, std::memory_order_acq_rel) - what;
   const std::uint64_t used = what & users_mask;
   if ((s & is_closed) != 0 && used != 0 && (s & users_mask) == 0) ::close(number);
@@ -105,12 +105,12 @@ std::error_code descriptor::close() noexcept {
     if ((s & is_closed) != 0) return net_errc::closed;
   } while (!state_.compare_exchange_weak(s, (s | is_closed) + one_user, std::memory_order_acq_rel,
                                          std::memory_order_relaxed));
-  // In the child of a fork nobody waits, and lock_ may be held for ever.
+  // In the child of a fork nothing waits, and lock_ may be held forever.
   if (attached_ && home_.poller->forked()) {
     rest();
     return {};
   }
-  // Without lock_, which a running on_events() takes.
+  // Without lock_, which a concurrent on_events() takes.
   if (attached_) home_.poller->close(fd_);
   io_waiting* reader = nullptr;
   io_waiting* writer = nullptr;
@@ -159,8 +159,8 @@ void descriptor::unlink(direction& from, io_waiting& node) noexcept {
   node.listed = false;
 }
 
-/// Takes those off the list that could be claimed, for wake(). The others are on their way out, and
-/// take themselves off.
+/// Removes from the list, for wake(), the waiters that could be claimed. The others are ending and
+/// remove themselves.
 io_waiting* descriptor::take_waiting_locked(io_direction d, std::uint32_t why) noexcept {
   direction& from = of(d);
   io_waiting* taken = nullptr;
@@ -179,7 +179,7 @@ io_waiting* descriptor::take_waiting_locked(io_direction d, std::uint32_t why) n
 void descriptor::wake(io_waiting* first) noexcept {
   while (first != nullptr) {
     io_waiting* const next = first->next;
-    first->who->wake();  // and is gone
+    first->who->wake();  // and may be destroyed
     first = next;
   }
 }

@@ -1,10 +1,10 @@
-// A descriptor that tasks and threads wait for: its number, who uses it, who waits for it, and
-// until when. All sockets, and verge::fd, are handles to one of these.
+// A descriptor that tasks and threads wait for: its number, its users, its waiters and their
+// deadlines. All sockets, and verge::fd, are handles to one.
 //
 // == Ground rules ==
 //
-// Three things can be true of a descriptor at the same time: system calls are made on its number,
-// parties wait for its directions, and somebody closes it. Two words keep them apart.
+// Three things can happen to a descriptor at the same time: system calls on its number, waits for
+// its directions, and a close. Two words coordinate them.
 //
 //  state_     one 64-bit word, changed by atomic read-modify-writes from any thread:
 //
@@ -12,63 +12,63 @@
 //             references      users          write    read     write  read   closed
 //                                            expired  expired  busy   busy
 //
-//     users       those who are making a system call on the number, and the one who closes. Nobody
-//                 becomes one once `closed` is set. Whoever leaves last after that closes the
-//                 number: so it cannot be given to somebody else while it is still used here, and
-//                 a close waits for nobody. An operation that waits is no user: it does not keep
-//                 the number open.
-//     references  those who may touch this object: the handle, every operation from its beginning
-//                 to its end, every arming of a deadline's timer until it is stopped or has fired.
-//                 Whoever drops the last one deletes it.
+//     users       threads that are making a system call on the number, and the one that closes.
+//                 None is added once `closed` is set. The last one to leave after that closes the
+//                 number: so the number is not reused while it is still in use here, and a close
+//                 waits for no thread. A waiting operation is not a user: it does not keep the
+//                 number open.
+//     references  to this object: the handle, every operation from its beginning to its end, every
+//                 arming of a deadline's timer until it is stopped or has fired. Dropping the last
+//                 one deletes the object.
 //     busy        one operation at a time per direction of a stream, from its beginning to its end.
-//                 Who finds it set has misused the stream (std::logic_error): bytes of two writers
-//                 would mix. Datagrams and connections are whole things, so any number of
-//                 operations may share a datagram socket or a listener; they leave it alone.
-//     expired     the deadline of that direction has passed. Changed under lock_ only; read by who
-//                 begins an operation, in the same step in which it becomes a user.
+//                 To find it set is misuse (std::logic_error): bytes of two writers would mix.
+//                 Datagrams and connections are indivisible, so any number of operations may share
+//                 a datagram socket or a listener; they do not use the bit.
+//     expired     the deadline of that direction has passed. Changed only under lock_; read when an
+//                 operation begins, in the same step in which it becomes a user.
 //
-//  lock_      guards the lists of who waits, the deadlines and what is armed for them. Nobody is
+//  lock_      guards the lists of waiters, the deadlines and what is armed for them. No waiter is
 //             woken under it. The engine's locks are taken under it and never the other way round:
 //             timers fire with no lock held (Go #35532). The poller's lock comes before it.
 //  ready      of a direction: an event has come since the last system call was begun. Set by
-//             on_events() under lock_; cleared, by exchange, by who is about to make the system
-//             call, and by nobody else: so whatever had come by then is seen by that call.
-//  drained    of the reading direction of a TCP stream, and its reader's alone: the last read got
-//             less than it had room for, so there is nothing to be read before the next event.
-//  hung_up_   an event has said that the other side is through, or that there is an error. From
-//             then on `drained` means nothing, for no further event need come.
+//             on_events() under lock_; cleared, by exchange, only by a thread about to make the
+//             system call: so that call sees everything that had come by then.
+//  drained    of the reading direction of a TCP stream; accessed only by its reader: the last read
+//             returned less than the buffer's size, so there is no data before the next event.
+//  hung_up_   an event has reported that the peer is finished, or an error. From then on `drained`
+//             means nothing, as no further event need come.
 //
 // == Waiting ==
 //
-// An operation makes its system call. If that would block, it takes lock_, looks at ready, closed
-// and expired, and if none is set puts its waiter into the list. on_events() sets ready and takes
-// every waiter off the list, under the same lock. So either the waiter is on the list when the
-// event comes, or the event was there before, and the call is made again: no event is lost. Events
-// are hints: a waiter is claimed `by_hint` and its operation tries once more on the worker that
-// would have resumed it (operation.h).
+// An operation makes its system call. If that would block, it takes lock_, checks ready, closed and
+// expired, and if none is set adds its waiter to the list. on_events() sets ready and removes every
+// waiter from the list, under the same lock. So either the waiter is on the list when the event
+// comes, or the event came before, and the call is repeated: no event is lost. Events are hints: a
+// waiter is claimed `by_hint`, and its operation is retried on the worker that would have resumed
+// it (operation.h).
 //
-//  ready against deadline    both take the waiter off the list under lock_ and claim it: the first
-//                            one ends the wait. If that was `ready`, the operation makes its system
-//                            call, and only if that would block again does it look at the deadline:
+//  ready against deadline    both remove the waiter from the list under lock_ and claim it: the
+//                            first one ends the wait. If that was `ready`, the operation makes its
+//                            system call, and checks the deadline only if that would block again:
 //                            what has come in time is delivered.
-//  ready against cancel      cancel claims without lock_; whoever is second finds the waiter
-//                            claimed. The one who was cancelled takes itself off the list. `ready`
-//                            stays set, so the next one to come tries before it waits.
-//  deadline against change   a timer that fires takes lock_ and looks at the deadlines as they are:
-//                            only what is due at the time of the firing expires. The deadline
-//                            itself is the sequence number by which a stale firing is known: moved,
-//                            it is not due; removed, it is not there.
-//  close against anything    `closed` is set first. Who takes lock_ to wait before the closer does
-//                            is woken by it; who comes after sees `closed`.
+//  ready against cancel      cancel claims without lock_; the second one finds the waiter claimed.
+//                            A cancelled waiter removes itself from the list. `ready` stays set, so
+//                            the next operation tries before it waits.
+//  deadline against change   a timer that fires takes lock_ and reads the current deadlines: only
+//                            what is due at the time of the firing expires. The deadline itself is
+//                            the sequence number that reveals a stale firing: a moved deadline is
+//                            not due, and a removed one does not exist.
+//  close against anything    `closed` is set first. A thread that takes lock_ to wait before the
+//                            closing thread does is woken by it; a later one sees `closed`.
 //
 // == Deadlines ==
 //
-// Each direction has a deadline and a timer of its own, made with the first deadline and from then
-// on modified. A deadline is *covered* if its own timer, or the other direction's, is armed for
-// that time or an earlier one. To move a deadline to later, which is what servers do with every
-// request, changes nothing but the deadline: it stays covered, and the timer that fires too soon
-// for it is armed anew then, for what the deadline is by then. Deadlines that are equal share one
-// timer in the same way. Only to move one before what is armed touches the timer.
+// Each direction has a deadline and a timer, created with the first deadline and modified
+// afterwards. A deadline is *covered* if its own timer, or the other direction's, is armed for that
+// time or an earlier one. Moving a deadline to later, which servers do with every request, changes
+// only the deadline: it stays covered, and the timer that fires too early for it is rearmed then,
+// for the deadline at that time. Equal deadlines share one timer in the same way. Only moving a
+// deadline before the armed time modifies the timer.
 #pragma once
 
 #include <atomic>
@@ -85,7 +85,7 @@
 
 namespace verge::detail {
 
-/// The runtime whose poller and timers see to a descriptor.
+/// The runtime whose poller and timers serve a descriptor.
 struct [[gnu::visibility("hidden")]] net_home {
   detail::scheduler* scheduler;
   std::shared_ptr<detail::poller> poller;  ///< nullptr in simulated time
@@ -96,29 +96,29 @@ struct [[gnu::visibility("hidden")]] net_home {
 
 class descriptor : private poller::source {
  public:
-  /// What is done differently for what kind of descriptor.
+  /// How the kinds of descriptors differ.
   struct traits {
     bool socket{false};  ///< send() and recv() work on it
-    bool tcp{false};     ///< a short read has taken all there was
-    bool stream{true};   ///< a read of nothing is the end
-    bool pipe{false};    ///< writing may raise SIGPIPE, and no flag says not to
+    bool tcp{false};     ///< a short read has emptied the socket
+    bool stream{true};   ///< a read of zero bytes is the end
+    bool pipe{false};    ///< writing may raise SIGPIPE, and no flag prevents it
   };
   enum class entry : std::uint8_t { entered, closed, expired, busy };
   enum class waits : std::uint8_t { waiting, try_again, closed, expired, ended };
 
-  /// Why a wait has ended, as the waiter's winner says it.
+  /// Why a wait has ended: the waiter's winner.
   static constexpr std::uint32_t by_deadline = 1;
   static constexpr std::uint32_t by_close = 2;
   static constexpr std::uint32_t by_end = 3;
 
-  /// Owns fd from now on, unless it throws std::bad_alloc. One reference, the caller's.
+  /// Takes ownership of fd, unless it throws std::bad_alloc. The caller has the only reference.
   static descriptor_handle make(int fd, traits t, const net_home& home);
   descriptor(const descriptor&) = delete;
   descriptor& operator=(const descriptor&) = delete;
 
-  /// Registers with the poller. Once, before anybody waits.
+  /// Registers with the poller. Called once, before any wait.
   std::error_code attach() noexcept;
-  /// The number is not closed with it. Before anybody else knows it.
+  /// The number will not be closed with it. Called before any other thread knows it.
   void disown() noexcept { owned_ = false; }
 
   int fd() const noexcept { return fd_; }
@@ -127,24 +127,24 @@ class descriptor : private poller::source {
 
   // ---- by an operation
 
-  /// Becomes a user with a reference of its own, and if exclusive the only one of that direction.
+  /// Becomes a user with its own reference, and if exclusive the only one of that direction.
   entry enter(io_direction d, bool exclusive) noexcept;
-  /// Becomes a user again. False if it has been closed.
+  /// Becomes a user again. Returns false if it has been closed.
   bool enter_again() noexcept;
-  /// Is no user any more, and keeps the rest.
+  /// Stops being a user, and keeps the rest.
   void rest() noexcept { leave(one_user); }
-  /// Ends what enter() began.
+  /// Undoes enter().
   void leave(io_direction d, bool exclusive, bool is_user) noexcept {
     leave(one_reference + (exclusive ? busy(d) : 0) + (is_user ? one_user : 0));
   }
 
-  /// Before each system call.
+  /// Called before each system call.
   void expect_events(io_direction d) noexcept {
     auto& ready = of(d).ready;
-    // Acquire: the call sees what the event told of.
+    // Acquire: the call sees what the event reported.
     if (ready.load(std::memory_order_relaxed)) ready.exchange(false, std::memory_order_acquire);
   }
-  /// Whether a read would certainly find nothing. By the reader.
+  /// Returns whether a read would certainly find nothing. Called by the reader.
   bool certainly_nothing() const noexcept {
     return drained_ && !directions_[0].ready.load(std::memory_order_acquire) &&
            !hung_up_.load(std::memory_order_relaxed);
@@ -153,7 +153,7 @@ class descriptor : private poller::source {
 
   waits wait(io_direction d, io_waiting& node, waiter& w) noexcept;
   void stop_waiting(io_direction d, io_waiting& node) noexcept;
-  /// Whether somebody waits, at this moment. For tests.
+  /// Returns whether an operation is waiting. For tests.
   bool awaited(io_direction d) noexcept {
     const std::lock_guard hold(lock_);
     return of(d).first != nullptr;
@@ -163,7 +163,7 @@ class descriptor : private poller::source {
 
   std::error_code close() noexcept;
   void drop() noexcept { leave(one_reference); }
-  /// A deadline in nanoseconds; `never` is none.
+  /// Sets a deadline in nanoseconds; `never` means none.
   std::error_code set_deadline(bool for_read, bool for_write, std::int64_t when) noexcept;
   /// Calls f(number) as a user.
   template <class F>
@@ -184,9 +184,9 @@ class descriptor : private poller::source {
   struct direction {
     std::atomic<bool> ready{false};
     io_waiting* first{nullptr};
-    /// When it expires; 0 for never. Under lock_, as all that follows.
+    /// When it expires; 0 for never. Guarded by lock_, like all that follows.
     std::int64_t deadline{0};
-    /// What the timer is armed for; 0 if it is not, or has fired.
+    /// The time the timer is armed for; 0 if it is not armed or has fired.
     std::int64_t armed{0};
     timer_node* timer{nullptr};
     bool started{false};
@@ -220,7 +220,7 @@ class descriptor : private poller::source {
   bool drained_{false};
   bool attached_{false};
   bool owned_{true};
-  bool ended_{false};  ///< the runtime has; under lock_
+  bool ended_{false};  ///< the runtime has ended; guarded by lock_
   std::atomic<bool> hung_up_{false};
   short_lock lock_;
   direction directions_[2];
@@ -235,7 +235,7 @@ std::error_code descriptor::use(F&& f) noexcept {
   return e;
 }
 
-/// An errno.
+/// From an errno value.
 inline std::error_code system_error_code(int code) noexcept {
   return {code, std::system_category()};
 }

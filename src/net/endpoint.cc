@@ -20,7 +20,7 @@ bool parse_number(std::string_view text, std::uint32_t most, std::uint32_t& numb
   return error == std::errc() && end == text.data() + text.size() && number <= most;
 }
 
-/// inet_pton wants a zero at the end.
+/// inet_pton needs a terminating zero.
 template <std::size_t N>
 bool copy_text(std::string_view text, char (&to)[N]) noexcept {
   if (text.size() >= N || text.find('\0') != std::string_view::npos) return false;

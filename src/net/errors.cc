@@ -17,23 +17,23 @@ class net_error_category final : public std::error_category {
       case net_errc::closed:
         return "the descriptor has been closed on this side";
       case net_errc::deadline_exceeded:
-        return "the deadline has passed; set a later one, or no_deadline, to go on";
+        return "the deadline has passed; set a later one, or no_deadline, to continue";
       case net_errc::end_of_stream:
-        return "the other side will send no more";
+        return "the peer will send no more";
       case net_errc::not_pollable:
-        return "a regular file or directory is always ready, so epoll does not take it (EPERM) "
-               "and there is nothing to wait for; read and write it inside of verge::blocking()";
+        return "a regular file or directory is always ready, so epoll does not accept it (EPERM) "
+               "and there is nothing to wait for; read and write it inside verge::blocking()";
       case net_errc::runtime_ended:
         return "the runtime that this descriptor belongs to has ended";
       case net_errc::simulated_time:
         return "there are no descriptors in simulated time; use a verge::runtime, or channels";
       case net_errc::bad_address:
-        return "this is no address; write 127.0.0.1:80, [::1]:80, or the path of a unix socket of "
-               "no more than 107 bytes";
+        return "not an address; write 127.0.0.1:80, [::1]:80, or the path of a Unix socket of "
+               "at most 107 bytes";
       case net_errc::timed_out:
-        return "not done in time: the limit of verge::timeout() has passed";
+        return "timed out: the limit of verge::timeout() has passed";
       case net_errc::cancelled:
-        return "the task was cancelled when a part had been read or written";
+        return "the task was cancelled after a part was read or written";
     }
     return "unknown error";
   }

@@ -1,5 +1,5 @@
-// The operations on descriptors that carry bytes: what each system call's answer means. Those that
-// make connections are in connecting.cc.
+// The operations on descriptors that transfer bytes, and the meaning of each system call's result.
+// Those that make connections are in connecting.cc.
 
 #include <verge/detail/io_operation.h>
 
@@ -21,18 +21,19 @@ namespace verge::detail {
 
 namespace {
 
-/// After a call that failed: false if it would block, else its error is the operation's.
+/// After a failed call: returns false if it would block; otherwise its error becomes the
+/// operation's.
 bool ends_by_errno(std::error_code& error) noexcept {
   if (would_block(errno)) return false;
   error = system_error_code(errno);
   return true;
 }
 
-/// The kernel takes no more in one call.
+/// The kernel accepts no more in one call.
 constexpr std::size_t most_at_once = 1U << 30;
 
-/// Writes to a pipe, for which there is no MSG_NOSIGNAL: a SIGPIPE that this call raises is taken
-/// back before anybody sees it. A thread that has blocked SIGPIPE itself does not see it either.
+/// Writes to a pipe, for which there is no MSG_NOSIGNAL: a SIGPIPE raised by this call is consumed
+/// before it is delivered, also on a thread that has blocked SIGPIPE itself.
 ssize_t write_without_signal(int fd, const void* data, std::size_t size) noexcept {
   sigset_t pipe_only;
   sigset_t before;
@@ -54,20 +55,20 @@ ssize_t write_without_signal(int fd, const void* data, std::size_t size) noexcep
 [[noreturn]] void throw_busy(io_direction d) {
   throw std::logic_error(
       d == io_direction::read
-          ? "verge: two operations read from one stream at the same time; let one task read, and "
-            "hand on what it gets through a channel"
-          : "verge: two operations write to one stream at the same time; let one task write, and "
-            "send it what to write through a channel");
+          ? "verge: two concurrent reads on one stream; let one task read, and "
+            "pass on what it reads through a channel"
+          : "verge: two concurrent writes on one stream; let one task write, and "
+            "send it the data through a channel");
 }
 
 }  // namespace
 
-// ---- What all have in common
+// ---- Common parts
 
 bool io_action::start(waiter& w) noexcept {
   bool woken = false;
   if (entered_) {
-    // Woken by a hint: what has come is taken, whatever the deadline says by now.
+    // Woken by a hint: available data is taken even if the deadline has passed by now.
     woken = true;
     if (!descriptor_->enter_again()) {
       error_ = net_errc::closed;
@@ -165,7 +166,7 @@ read_action::read_action(io_operation<read_action>& op) noexcept
 
 bool read_action::attempt(io_action& a, descriptor& d) noexcept {
   auto& self = static_cast<read_action&>(a);
-  while (self.done_ != self.size_) {  // nothing may be wanted
+  while (self.done_ != self.size_) {  // the buffer may be empty
     const std::size_t room = std::min(self.size_ - self.done_, most_at_once);
     std::byte* const to = self.data_ + self.done_;
     const ssize_t n = uninterrupted(

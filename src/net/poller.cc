@@ -22,8 +22,8 @@ constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr std::int64_t ns_per_s = 1'000'000'000;
 constexpr std::size_t events_per_poll = 128;
 
-// What an event is of: a descriptor's number below and its generation above, or one of our own two,
-// whose low halves no descriptor has as they would be negative numbers.
+// The identity of an event: a descriptor's number in the low half and its generation in the high
+// half, or one of the poller's own two, whose low halves would be negative descriptor numbers.
 constexpr std::uint64_t break_tag = UINT32_MAX;
 constexpr std::uint64_t timer_tag = UINT32_MAX - 1;
 
@@ -33,7 +33,7 @@ std::uint64_t tag_of(int fd, std::uint32_t generation) {
 
 std::error_code error(int code) { return {code, std::system_category()}; }
 
-/// Throws what made a descriptor impossible to get, and what to do about it.
+/// Throws the reason why a descriptor could not be created, and what to do about it.
 [[noreturn]] void cannot(const char* what) {
   const int code = errno;
   std::string text = std::string("verge: the network poller cannot ") + what;
@@ -43,16 +43,16 @@ std::error_code error(int code) { return {code, std::system_category()}; }
   throw std::system_error(error(code), text);
 }
 
-/// For what cannot happen unless somebody closed a descriptor that is not theirs.
+/// For what cannot happen unless other code has closed a descriptor of the poller.
 [[noreturn]] void broken(const char* call) {
   std::fprintf(stderr,
                "verge: %s failed in the network poller with error %d (%s): a descriptor of the "
-               "poller was closed or replaced by somebody else\n",
+               "poller was closed or replaced by other code\n",
                call, errno, std::generic_category().message(errno).c_str());
   std::abort();
 }
 
-/// The kernel's own type, as the system call is made without the C library, which may be older.
+/// The kernel's type, as the system call bypasses the C library, which may be older.
 int epoll_pwait2(int epoll, std::span<epoll_event> events, const __kernel_timespec* timeout) {
   return static_cast<int>(syscall(SYS_epoll_pwait2, epoll, events.data(),
                                   static_cast<int>(events.size()), timeout, nullptr, 0));
@@ -66,7 +66,7 @@ int round_up_to_ms(std::int64_t ns) {
   if (ns < 0) return -1;
   const std::int64_t whole = ns / ns_per_ms + (ns % ns_per_ms != 0 ? 1 : 0);
   return static_cast<int>(
-      std::min<std::int64_t>(whole, INT_MAX));  // 24 days: then it is just early
+      std::min<std::int64_t>(whole, INT_MAX));  // 24 days: then it returns early
 }
 
 bool pwait2_works(int epoll) {
@@ -110,7 +110,7 @@ void poller::choose(wait_method wanted) {
   }
 }
 
-/// Level-triggered, so that a poll that does not wait leaves it for the one that does.
+/// Level-triggered, so that a non-waiting poll leaves it for the waiting one.
 void poller::add_wake_up(int fd, std::uint64_t tag) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -126,7 +126,7 @@ std::error_code poller::open(int fd, source& s) noexcept {
   table::entry* e = table_.find_or_make(fd);
   if (e == nullptr) return error(ENOMEM);
 
-  const std::lock_guard hold(e->lock);  // an event that comes at once waits until the source is set
+  const std::lock_guard hold(e->lock);  // an immediate event waits until the source is set
   if (e->source != nullptr) return error(EEXIST);
   if (ended_.load(std::memory_order_relaxed)) return error(ECANCELED);
   ++e->generation;
@@ -144,7 +144,7 @@ std::error_code poller::close(int fd) noexcept {
   table::entry* e = table_.find(fd);
   if (e == nullptr) return error(ENOENT);
 
-  const std::lock_guard hold(e->lock);  // waits for a call of the source
+  const std::lock_guard hold(e->lock);  // waits for a running call of the source
   if (e->source == nullptr) return error(ENOENT);
   e->source = nullptr;
   sources_.fetch_sub(1, std::memory_order_relaxed);
@@ -196,7 +196,7 @@ ready_list poller::poll(std::int64_t timeout_ns) noexcept {
   return ready;
 }
 
-/// The number of events, 0 at a time-out, -1 after a signal.
+/// Returns the number of events, 0 on time-out, -1 after a signal.
 int poller::wait(std::span<epoll_event> events, std::int64_t timeout_ns) noexcept {
   int n = 0;
   if (timeout_ns == 0) {
@@ -214,8 +214,8 @@ int poller::wait(std::span<epoll_event> events, std::int64_t timeout_ns) noexcep
   return n;
 }
 
-/// Setting a timerfd also takes back an expiry that nobody read, so none is ever read. One that is
-/// left from an earlier poll is switched off before a wait without end.
+/// Setting a timerfd also clears an unread expiry, so none is ever read. A setting from an earlier
+/// poll is disarmed before a wait without limit.
 void poller::set_timer(std::int64_t timeout_ns) noexcept {
   const bool wanted = timeout_ns > 0;
   if (!wanted && !timer_set_) return;
@@ -227,10 +227,10 @@ void poller::set_timer(std::int64_t timeout_ns) noexcept {
 
 // ---- Breaking ----------------------------------------------------------------------------------
 
-/// Whether there was none.
+/// Returns whether there was none.
 bool poller::break_unless_pending() noexcept {
-  // Release: what the caller wrote is seen by the poll that takes the break, also where the break
-  // is merged with an earlier one, as take_break() reads the last exchange made.
+  // Release: the poll that takes the break sees what the caller wrote, also if the break is merged
+  // with an earlier one, as take_break() reads the last exchange.
   if (break_pending_.exchange(true, std::memory_order_acq_rel)) return false;
   count(breaks_written_);
   const std::uint64_t one = 1;
@@ -241,15 +241,15 @@ bool poller::break_unless_pending() noexcept {
 }
 
 bool poller::rescue_poll() noexcept {
-  // Acquire: if the last break has been taken, so has the wake-up been counted that it caused.
+  // Acquire: if the last break has been taken, the wake-up that it caused has been counted.
   if (break_pending_.load(std::memory_order_acquire)) return false;
   const bool waits =
       blocking_polls_.load(std::memory_order_relaxed) != wake_ups_.load(std::memory_order_relaxed);
   return waits && break_unless_pending();
 }
 
-/// First the eventfd is emptied, then the flag: a break that comes between the two writes nothing,
-/// and needs not, for the poll that takes this one is on its way out.
+/// The eventfd is cleared first, then the flag: a break between the two writes nothing, and need
+/// not, as the poll that takes this one is about to return.
 void poller::take_break() noexcept {
   std::uint64_t value = 0;
   while (read(break_event_.get(), &value, sizeof value) < 0) {

@@ -1,30 +1,27 @@
-// The network poller: where a worker that has nothing to do waits for input, output and the next
-// timer.
+// The network poller, in which an idle worker waits for input, output and the next timer.
 //
-// It is epoll, and an eventfd in the epoll set to break a wait that is under way. Descriptors are
-// registered once, for both directions, edge-triggered: an event says "try again", and a party that
-// got EAGAIN waits for the next one. Nothing is re-armed per operation.
+// It is epoll, and an eventfd in the epoll set to break a wait in progress. Descriptors are
+// registered once, for both directions, edge-triggered: an event means "try again", and an
+// operation that got EAGAIN waits for the next one. Nothing is re-armed per operation.
 //
-// Waits are in nanoseconds. epoll_pwait2 does that by itself. Where the kernel lacks it (before
-// Linux 5.11) or a sandbox forbids it, a timerfd in the epoll set gives the same precision for one
-// more system call per wait; where there is no timerfd either, the time is rounded up to
-// milliseconds. A wait that times out was never shorter than asked for, whichever way.
+// Waits are in nanoseconds. epoll_pwait2 supports that. If the kernel lacks it (before Linux 5.11)
+// or a sandbox forbids it, a timerfd in the epoll set gives the same precision for one more system
+// call per wait; without a timerfd, the time is rounded up to milliseconds. A wait that times out
+// is never shorter than requested, with any method.
 //
 // Ground rules
-//  - Any number of threads may poll without waiting, at any time. At most one may be in a poll that
-//    waits: a break is meant for that one, so polls that do not wait leave it in place.
+//  - Any number of threads may poll without waiting, at any time. At most one may be in a waiting
+//    poll: a break is meant for that one, so non-waiting polls leave it in place.
 //  - A source is called with its descriptor's entry locked. It must be quick and must not call
-//  open()
-//    or close(); what it makes ready, it adds to the list.
-//  - close() waits for a call of the source that is running. Once it has returned the source is not
-//    called again and may be destroyed, whatever events other threads still hold (source_table.h
+//    open() or close(); it adds what it makes ready to the list.
+//  - close() waits for a running call of the source. After it has returned, the source is not
+//    called again and may be destroyed, even if other threads still hold events (source_table.h
 //    says how). So call close() without any lock that on_events() takes, and before ::close() of
-//    the descriptor, which makes its number free for others.
-//  - end() tells every source that no event will come any more. After it, open() fails.
-//  - An event is a hint: by the time a source hears of it somebody may have read all there was.
+//    the descriptor, after which its number may be reused.
+//  - end() tells every source that no more events will come. After it, open() fails.
+//  - An event is a hint: when a source receives it, the data may already have been read.
 //  - After a fork the child must not use the parent's poller, as both share one epoll set, but it
-//  may
-//    destroy it: the destructor only closes descriptors.
+//    may destroy it: the destructor only closes descriptors.
 #pragma once
 
 #include <base/file_descriptor.h>
@@ -41,10 +38,10 @@ struct epoll_event;
 namespace verge::detail {
 
 struct poller_statistics {
-  std::uint64_t blocking_polls;  ///< Polls that were ready to wait.
+  std::uint64_t blocking_polls;  ///< Polls that were allowed to wait.
   std::uint64_t wake_ups;        ///< Those of them that have ended.
-  std::uint64_t time_outs;       ///< Those of them that ended because their time was over.
-  std::uint64_t breaks_written;  ///< Breaks that went to the kernel; others met one still pending.
+  std::uint64_t time_outs;       ///< Those of them that timed out.
+  std::uint64_t breaks_written;  ///< Breaks that wrote to the kernel; others found one pending.
   std::uint64_t source_events;   ///< Events that reached a source.
 };
 
@@ -58,48 +55,50 @@ class poller {
     milliseconds  ///< epoll_wait, rounded up.
   };
 
-  /// Something that wants to hear of events; the owner derives from it.
+  /// A receiver of events; the owner derives from it.
   struct source {
     /// `epoll_events` are epoll's bits: EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR.
     using event_fn = void (*)(source&, std::uint32_t epoll_events, ready_list&) noexcept;
     event_fn on_events;
-    /// Nobody polls any more. Under the same rules as on_events; null if it is all the same.
+    /// No thread polls any more. The rules of on_events apply; nullptr if there is nothing to make
+    /// ready.
     void (*on_end)(source&) noexcept {nullptr};
   };
 
-  /// Throws std::system_error if the descriptors it needs cannot be had, or if the way of waiting
-  /// that is asked for does not work here.
+  /// Throws std::system_error if the descriptors it needs cannot be created, or if the requested
+  /// method of waiting does not work here.
   explicit poller(wait_method method = wait_method::automatic);
   poller(const poller&) = delete;
   poller& operator=(const poller&) = delete;
 
-  /// Registers fd: `s` hears of its events until close(fd). The kernel refuses regular files and
-  /// directories (EPERM: they are always ready). A number that is open here already is EEXIST.
+  /// Registers fd: `s` receives its events until close(fd). The kernel rejects regular files and
+  /// directories (EPERM: they are always ready). EEXIST if the number is already open here.
   std::error_code open(int fd, source& s) noexcept;
-  /// Ends what open() began; ENOENT if fd is not open here.
+  /// Undoes open(); ENOENT if fd is not open here.
   std::error_code close(int fd) noexcept;
 
-  /// The last poll has been: tells all sources, and takes no new ones (ECANCELED).
+  /// Called after the last poll: tells all sources, and rejects new ones (ECANCELED).
   void end() noexcept;
-  /// In the child of a fork: leaves the epoll set, which is the parent's too, and all locks alone.
+  /// In the child of a fork: does not touch the epoll set, which is shared with the parent, nor any
+  /// lock.
   void lost_in_fork() noexcept { forked_.store(true, std::memory_order_relaxed); }
   bool forked() const noexcept { return forked_.load(std::memory_order_relaxed); }
 
-  /// Waits for events and returns what they made ready, in order. A negative time-out is for ever,
-  /// 0 is not at all. Returns early, and maybe with nothing, after a break, an event or a signal:
-  /// whoever waits for a time looks at the clock.
+  /// Waits for events and returns what they made ready, in order. A negative time-out waits
+  /// forever, 0 not at all. May return early, even with nothing, after a break, an event or a
+  /// signal: the caller must check the clock.
   ready_list poll(std::int64_t timeout_ns) noexcept;
 
-  /// Ends the poll that waits, or if there is none, the next one that would. From any thread. A
+  /// Ends the waiting poll, or if there is none, the next one that would wait. From any thread. A
   /// break while another is pending costs one atomic exchange.
   void break_poll() noexcept { break_unless_pending(); }
-  /// The same for a poll that waits though it should have been broken. False if none waits, or a
-  /// break is on its way to it.
+  /// The same for a poll that still waits though it should have been broken. Returns false if none
+  /// waits, or a break is already on its way.
   bool rescue_poll() noexcept;
 
-  /// Is anything registered? If not, only time and breaks can end a poll.
+  /// Returns whether anything is registered. If not, only time and breaks can end a poll.
   bool has_sources() const noexcept { return sources_.load(std::memory_order_relaxed) != 0; }
-  /// The way of waiting in use: never `automatic`.
+  /// The method of waiting in use: never `automatic`.
   wait_method method() const noexcept { return method_; }
   poller_statistics statistics() const noexcept;
 
@@ -118,15 +117,17 @@ class poller {
   file_descriptor break_event_;
   file_descriptor timer_;  ///< Only if method_ is timerfd.
   wait_method method_{wait_method::automatic};
-  bool timer_set_{false};  ///< Belongs to the one poll that waits.
+  bool timer_set_{false};  ///< Used only by the waiting poll.
   table table_;
   std::atomic<std::size_t> sources_{0};
-  /// Set before end() takes the first entry's lock: who opens an entry after that sees it.
+  /// Set before end() takes the first entry's lock: a thread that opens an entry after that sees
+  /// it.
   std::atomic<bool> ended_{false};
   std::atomic<bool> forked_{false};
 
-  /// A break is on its way: set by the one who writes the eventfd, cleared by the poll that read
-  /// it. So at most one write is outstanding. Publishes what the breaker wrote before it called.
+  /// A break is on its way: set by the thread that writes the eventfd, cleared by the poll that
+  /// reads it. So at most one write is outstanding. Publishes what the breaking thread wrote
+  /// before.
   alignas(64) std::atomic<bool> break_pending_{false};
 
   /// Counters only: they order nothing.

@@ -1,4 +1,4 @@
-// Sockets, and verge::fd: what their handles do besides waiting.
+// The non-waiting functions of sockets and verge::fd.
 
 #include <net/sockets.h>
 #include <verge/net.h>
@@ -56,7 +56,7 @@ std::error_code use(descriptor* d, F&& f) noexcept {
   return d == nullptr ? make_error_code(net_errc::closed) : d->use(std::forward<F>(f));
 }
 
-/// Binds, does what else is to be done, and registers.
+/// Binds, performs the further set-up, and registers.
 template <class F>
 made_descriptor bound(const endpoint& at, int type, F&& prepare) {
   auto [made, error] = make_socket(at, type, net_home::here());
@@ -88,7 +88,7 @@ std::error_code listen_at(int fd, const endpoint& at, const listen_options& opti
   return ::listen(fd, options.backlog) == 0 ? std::error_code() : last_error();
 }
 
-/// The file that a unix socket at this address makes; none for abstract names.
+/// The file that a Unix socket creates at this address; none for abstract names.
 std::string file_of(const endpoint& at) {
   std::string path = at.path();
   return path.starts_with('@') ? std::string() : path;
@@ -151,7 +151,7 @@ made_descriptor make_socket(const endpoint& address, int type, const net_home& h
   }
 }
 
-/// An address of the wrong kind is made none, which connecting refuses.
+/// An address of the wrong kind becomes `none`, which connecting rejects.
 connect_action::target tcp_target(const endpoint& to, std::int64_t limit) {
   return {is_ip(to) ? to : endpoint(), SOCK_STREAM, limit};
 }
@@ -291,7 +291,7 @@ unix_listener& unix_listener::operator=(unix_listener&& other) noexcept {
 
 unix_listener::~unix_listener() { detail::remove_file(path_); }
 
-/// The file goes first, so that nobody finds a socket there that nobody listens to.
+/// The file is removed first, so that no client finds a socket without a listener.
 std::error_code unix_listener::close() noexcept {
   detail::remove_file(path_);
   return descriptor::close();

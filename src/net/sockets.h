@@ -1,4 +1,4 @@
-// Making sockets. All of them are non-blocking and are closed on exec.
+// Creation of sockets. All of them are non-blocking and close-on-exec.
 #pragma once
 
 #include <system_error>
@@ -8,15 +8,15 @@
 
 namespace verge::detail {
 
-/// A descriptor, or why there is none.
+/// A descriptor, or the error.
 struct made_descriptor {
   descriptor_handle it;
   std::error_code error;
 };
 
-/// Takes over a number and registers it. If that fails, the number is closed.
+/// Takes ownership of a number and registers it. On failure, the number is closed.
 made_descriptor adopt_socket(int fd, descriptor::traits t, const net_home& home) noexcept;
-/// A socket that fits an address. It is not registered yet.
+/// Creates a socket for the family of an address. It is not registered yet.
 made_descriptor make_socket(const endpoint& address, int type, const net_home& home) noexcept;
 
 }  // namespace verge::detail

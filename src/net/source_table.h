@@ -1,18 +1,19 @@
-// Which source the poller calls for which file descriptor.
+// Maps file descriptors to the sources that the poller calls.
 //
-// An event may be older than it looks: a thread that polls holds a batch of events, and while it
-// works through them another thread can close one of their descriptors and open another that gets
-// the same number. So events carry no pointer. They carry the number and a generation, and the
-// entry for that number, which is never moved or freed while the table lives, says whether that
-// generation is still open and keeps it open while its source is being called.
+// An event may be stale: a polling thread holds a batch of events, and while it processes them
+// another thread can close one of their descriptors and open another that gets the same number. So
+// events carry no pointer. They carry the number and a generation. The entry for that number, which
+// is not moved or freed during the table's lifetime, says whether that generation is still open,
+// and keeps it open while its source is being called.
 //
-// Descriptors are small numbers given out from below, so the table is an array indexed by them,
-// made of segments that double in size: looking up is two loads, growing moves nothing, and memory
-// is 64 bytes times the highest number in use, at most doubled.
+// Descriptors are small numbers, the lowest free ones, so the table is an array indexed by them,
+// made of segments that double in size: a lookup is two loads, growing moves nothing, and memory is
+// at most twice 64 bytes times the highest number in use.
 //
 // Ground rules
 //  - An entry's source and generation are read and written under its lock.
-//  - Segments are published by one compare-and-swap; a thread that sees one sees its entries made.
+//  - Segments are published by one compare-and-swap; a thread that sees one sees its entries
+//    constructed.
 #pragma once
 
 #include <array>
@@ -31,7 +32,7 @@ class source_table {
  public:
   struct entry {
     std::mutex lock;
-    /// Counts the openings of this number.
+    /// Counts how often this number was opened.
     std::uint32_t generation{0};
     /// nullptr while the number is not open.
     Source* source{nullptr};
@@ -44,7 +45,7 @@ class source_table {
     for (auto& s : segments_) delete[] s.load(std::memory_order_relaxed);
   }
 
-  /// The entry of a number that may have been open, or nullptr if none so high ever was.
+  /// The entry of a number, or nullptr if no number that high was ever open.
   entry* find(int fd) const noexcept {
     if (fd < 0) return nullptr;
     const place p = place_of(fd);
@@ -52,7 +53,7 @@ class source_table {
     return segment == nullptr ? nullptr : segment + p.offset;
   }
 
-  /// The entry of a number, made if need be; nullptr if there is no memory for it.
+  /// The entry of a number, created if necessary; nullptr if out of memory.
   entry* find_or_make(int fd) noexcept {
     if (entry* e = find(fd)) return e;
     if (fd < 0) return nullptr;
@@ -60,7 +61,7 @@ class source_table {
     std::unique_ptr<entry[]> made(new (std::nothrow) entry[p.segment_size]);
     if (made == nullptr) return nullptr;
     entry* there = nullptr;
-    // Release publishes the entries; acquire, for those another thread made first.
+    // Release publishes the entries; acquire is for a segment that another thread created first.
     if (segments_[p.segment].compare_exchange_strong(there, made.get(), std::memory_order_acq_rel,
                                                      std::memory_order_acquire)) {
       there = made.release();
@@ -68,7 +69,7 @@ class source_table {
     return there + p.offset;
   }
 
-  /// Calls f for every entry that there is.
+  /// Calls f for every entry.
   template <class F>
   void for_each(F&& f) {
     for (std::size_t i = 0; i < segments_.size(); ++i) {

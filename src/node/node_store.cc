@@ -9,7 +9,7 @@ namespace verge::detail {
 
 namespace {
 
-/// Of all stores that close, so that it outlives each of them.
+/// Shared by all stores that close, so that it outlives each of them.
 constinit std::mutex late;
 
 }  // namespace
@@ -52,7 +52,7 @@ void node_store::end_store(std::shared_ptr<void> keep, bool hold) noexcept {
     std::lock_guard held(late);
     keep_ = std::move(keep);
     held_ = hold;
-    if (!all_seen_) return;  // one node may not have been counted: it is all left as it is
+    if (!all_seen_) return;  // a node may not have been counted: leak the store
     count_left();
     if (left_ != 0) return;
   }

@@ -12,34 +12,33 @@
 #include <verge/detail/scheduling.h>
 #include <verge/detail/timer_node.h>
 
-/// The memory of a runtime's timers, below every engine: where nodes come from, what the last
-/// reference to one does, and how long all of it lives.
+/// The memory of a runtime's timers, below every engine: allocation of nodes, release of their last
+/// reference, and the lifetime of it all.
 ///
 /// A node's store is found from the node's address, so a handle is one pointer. A store outlives
-/// its runtime for as long as there are handles to its timers: they can be stopped and destroyed as
-/// before, and only refuse to be started again. A thread that starts a timer just as the runtime
-/// ends has a timer that does not fire.
+/// its runtime while there are handles to its timers: stopping and destroying them works as before,
+/// and only a restart throws. A timer that is started while the runtime ends may not fire.
 ///
-/// Ground rules for its end, which may meet any other thread in the middle of stopping, resetting
-/// or destroying a timer
-///  - A thread that operates on a timer has a reference on its node, and nothing is destroyed while
-///    a node is in use: neither the store and what derives from it, nor what the engine's host is
-///    part of (`keep_`). All that needs care is the last thing that is done to a node, which is to
-///    free it.
-///  - To free a node is a visit to the pool, in which the thread looks whether the store closes. If
-///    it does not, nothing of it is touched after the visit. If it does, the node is freed under a
-///    lock that all stores share, and counted.
-///  - close_store() says so first, and waits for visits that may not have seen it. From then on
-///    nodes are freed under the lock, so end_store() knows how many are left; the thread that frees
-///    the last one deletes the store.
-///  - free_at_once() is no visit, for that would cost a tenth of what it takes to end a timer. A
-///    thread that found the engine usable just before the store closed is the exception to the
-///    above: its node counts as in use until its last step, so nothing is destroyed under it; and
-///    since there is at most one such node per thread, the last few are counted anew each time.
-///    (Should that thread be the very last, the store stays.)
+/// Ground rules for its end, during which other threads may be stopping, resetting or destroying
+/// timers
+///  - A thread that operates on a timer has a reference to its node, and nothing is destroyed while
+///    a node is in use: neither the store and classes derived from it, nor the object that contains
+///    the engine's host (`keep_`). Only the last operation on a node needs care, which is to free
+///    it.
+///  - Freeing a node is a visit to the pool, in which the thread checks whether the store is
+///    closing. If not, the thread does not access the store after the visit. If so, the node is
+///    freed and counted under a lock shared by all stores.
+///  - close_store() sets the mark first and then waits for visits that may not have seen it. From
+///    then on nodes are freed under the lock, so end_store() knows how many are left; the thread
+///    that frees the last one deletes the store.
+///  - free_at_once() is not a visit: that would add a tenth to the cost of ending a timer. So there
+///    is one exception: a thread that found the engine usable just before the store closed. Its
+///    node counts as in use until its last step, so nothing is destroyed under it; and since there
+///    is at most one such node per thread, the last few are recounted each time. (If that thread is
+///    the very last, the store is leaked.)
 namespace verge::detail {
 
-/// How an engine lays out its nodes: their size, and where in one the timer is.
+/// The layout of an engine's nodes: their size, and the offset of the timer.
 struct node_layout {
   std::size_t size;
   std::size_t timer_at;
@@ -64,11 +63,11 @@ class [[gnu::visibility("hidden")]] node_store {
     return *static_cast<pool&>(slab_pool::owner(&t)).of;
   }
 
-  /// Asks for the engine's part of a node, before the rest of it is looked at.
+  /// Prefetches the engine's part of a node.
   void fetch(const timer_node& t) const noexcept {
     __builtin_prefetch(reinterpret_cast<const std::byte*>(&t) - layout_.timer_at, 1);
   }
-  /// Gives a node back whose payload has been destroyed.
+  /// Frees a node whose payload has been destroyed.
   void free(timer_node & t) noexcept {
     void* const memory = reinterpret_cast<std::byte*>(&t) - layout_.timer_at;
     {
@@ -78,7 +77,7 @@ class [[gnu::visibility("hidden")]] node_store {
     }
     free_late(memory);
   }
-  /// Destroys the payload of a node without references, and gives the node back.
+  /// Destroys the payload of a node without references, and frees the node.
   void bury(timer_node & t) noexcept {
     if (auto* destroy = t.does.load(std::memory_order_acquire)->destroy) destroy(t);
     free(t);
@@ -87,7 +86,7 @@ class [[gnu::visibility("hidden")]] node_store {
   void release(timer_node & t) noexcept {
     if (t.refs.fetch_sub(1, std::memory_order_acq_rel) == 1) bury(t);
   }
-  /// The engine was the last to know a timer, and its payload is to be destroyed.
+  /// The engine dropped the last reference to a timer; its payload must be destroyed.
   void leave_dead() noexcept { state_.fetch_or(has_dead, std::memory_order_release); }
 
   scheduler& home() noexcept { return scheduler_; }
@@ -96,9 +95,9 @@ class [[gnu::visibility("hidden")]] node_store {
   bool closing() const noexcept { return has(is_closing); }
   bool ended() const noexcept { return has(has_ended); }
   bool forked() const noexcept { return has(is_forked); }
-  /// Whether a handle that is destroyed here and now is to leave all as it is: after a fork locks
-  /// may be held by threads that do not exist in this process; and the thread that ends the program
-  /// must not wait for a callback that may never end.
+  /// Whether destroying a handle must do nothing here: after a fork, locks may be held by threads
+  /// that do not exist in this process; and the exiting thread must not wait for a callback that
+  /// may never end.
   bool given_up() const noexcept;
   void refuse_if_ended() const {
     if (ended()) [[unlikely]]
@@ -106,7 +105,7 @@ class [[gnu::visibility("hidden")]] node_store {
   }
 
   void let_go() noexcept;
-  /// The lock that all stores share, for a fork: it must be free in the child.
+  /// The lock shared by all stores, for fork handlers: it must be free in the child.
   static std::mutex& lock_of_all() noexcept;
 
  protected:
@@ -115,13 +114,13 @@ class [[gnu::visibility("hidden")]] node_store {
   static constexpr std::uint8_t is_halted = 4;
   static constexpr std::uint8_t is_closing = 8;
   static constexpr std::uint8_t has_dead = 16;
-  static constexpr std::uint8_t has_strays = 32;  ///< stopped, but a queue may know them
+  static constexpr std::uint8_t has_strays = 32;  ///< stopped, but maybe still in a queue
 
   node_store(node_layout layout, scheduler & s);
   virtual ~node_store() = default;
 
   slab_pool& nodes() noexcept { return nodes_; }
-  /// Memory for a node. Throws std::bad_alloc.
+  /// Allocates a node. Throws std::bad_alloc.
   void* allocate() {
     void* const memory = nodes_.try_allocate();
     if (memory == nullptr) [[unlikely]]
@@ -132,18 +131,18 @@ class [[gnu::visibility("hidden")]] node_store {
     return (state_.load(std::memory_order_relaxed) & any) != 0;
   }
   void mark(std::uint8_t flag) noexcept { state_.fetch_or(flag, std::memory_order_relaxed); }
-  /// Whether there are strays, of the dead that are forgotten by this. Acquire: the thread that is
-  /// told of one finds it on the list.
+  /// Returns whether there are strays among the dead, and clears the mark. Acquire: a thread that
+  /// sees the mark finds the stray on the list.
   bool take_marks() noexcept {
     const auto before = state_.fetch_and(std::uint8_t(~has_dead), std::memory_order_acquire);
     return (before & has_strays) != 0;
   }
 
   void close_store() noexcept;
-  /// Calls `f` for each node in use, also for one that another thread is about to free.
+  /// Calls `f` for each node in use, including one that another thread is about to free.
   void for_each_live(void (*f)(timer_node&) noexcept) noexcept;
-  /// Deletes the store now, or when the last node is freed, and `keep` after it. If `hold`, not
-  /// before let_go() either.
+  /// Deletes the store, and then `keep`, now or when the last node is freed; if `hold`, not before
+  /// let_go().
   void end_store(std::shared_ptr<void> keep, bool hold) noexcept;
   void halt_store() noexcept;
 
@@ -163,12 +162,12 @@ class [[gnu::visibility("hidden")]] node_store {
   pool nodes_;
   scheduler& scheduler_;
   std::atomic<std::uint8_t> state_{0};
-  /// Nodes that are in use, once it has ended. Under the lock of those that come late.
+  /// The nodes in use after the end. Guarded by the lock shared by all stores.
   static constexpr std::size_t not_counted = SIZE_MAX;
   std::size_t left_{not_counted};
   bool all_seen_{false};
   bool held_{false};
-  std::thread::id halted_by_;  ///< before is_halted is set
+  std::thread::id halted_by_;  ///< written before is_halted is set
   std::shared_ptr<void> keep_;
 };
 

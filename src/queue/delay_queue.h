@@ -1,8 +1,8 @@
-// delay_queue: buckets by the time at which they expire.
+// delay_queue: buckets ordered by expiry.
 //
-// What keeps a timing wheel from ticking: whoever drives the wheel sleeps until the first bucket
-// here expires, however many empty ticks lie before it. A heap of buckets, of which there are few;
-// the timers in them are none of its business.
+// Because of it a timing wheel need not tick: the driver sleeps until the first bucket here
+// expires, however many empty ticks come before it. It is a heap of buckets, of which there are
+// few; it does not know their timers.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ class delay_queue {
     return b.index != wheel_bucket::none;
   }
 
-  /// Makes room for so many buckets in all. Throws std::bad_alloc.
+  /// Reserves room for that many buckets in total. Throws std::bad_alloc.
   void reserve(std::size_t buckets) { heap_.reserve(buckets); }
-  /// Takes a bucket that is not queued. Throws std::bad_alloc.
+  /// Adds a bucket that is not queued. Throws std::bad_alloc.
   void offer(wheel_bucket& b, std::int64_t expiry) {
     heap_.push(expiry, &b);
     b.expiry = expiry;
@@ -35,7 +35,7 @@ class delay_queue {
     heap_.remove(b.index);
     b.index = wheel_bucket::none;
   }
-  /// The first bucket if it has expired by `now`; it is off the queue then.
+  /// Removes and returns the first bucket if it has expired by `now`.
   wheel_bucket* poll(std::int64_t now) noexcept {
     if (heap_.empty() || heap_.front().when > now) return nullptr;
     wheel_bucket* b = heap_.front().node;
@@ -46,7 +46,7 @@ class delay_queue {
   [[nodiscard]] bool verify() const noexcept { return heap_.verify(); }
 
  private:
-  /// A wheel has three levels of 2^24 buckets at most, or more levels of fewer.
+  /// A wheel has at most three levels of 2^24 buckets, or more levels of fewer.
   struct place {
     static void set(wheel_bucket& b, std::size_t i) noexcept {
       b.index = static_cast<std::uint32_t>(i);

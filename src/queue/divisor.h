@@ -1,5 +1,5 @@
-// divisor: a number that much is divided by. Multiplies by its inverse, which takes a third of the
-// time that a division by a number known only at run time does.
+// divisor: a divisor that is known only at run time and used often. Multiplies by its inverse,
+// which takes a third of the time of a division.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@ namespace verge::detail {
 
 class divisor {
  public:
-  /// Positive.
+  /// `d` must be positive.
   explicit constexpr divisor(std::int64_t d) noexcept
       : d_(static_cast<std::uint64_t>(d)), inverse_(UINT64_MAX / d_) {}
 
-  /// `n / d` for an n that is not negative.
+  /// `n / d` for a non-negative n.
   [[nodiscard]] constexpr std::int64_t quotient(std::int64_t number) const noexcept {
-    // The inverse is rounded down by less than one part in 2^64: for an n below 2^63 the product is
+    // The inverse is rounded down by less than one part in 2^64: for n below 2^63 the product is
     // the quotient, or one less.
     const auto n = static_cast<std::uint64_t>(number);
     auto q = static_cast<std::uint64_t>(static_cast<wide>(n) * inverse_ >> 64);

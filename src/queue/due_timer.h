@@ -1,4 +1,4 @@
-// due_timer: what a queue gives when it is asked for a timer whose time has come.
+// due_timer: what a queue returns when asked for a due timer.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ template <class Hook>
 struct due_timer {
   Hook* timer{nullptr};  ///< nullptr if there is none
   std::int64_t when{0};  ///< when it was due
-  bool periodic{false};  ///< whether it was put in with a period
+  bool periodic{false};  ///< whether it was added with a period
 };
 
 }  // namespace verge::detail

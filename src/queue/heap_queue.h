@@ -1,6 +1,6 @@
-// heap_queue: timers in a 4-ary heap, taken out exactly where they are.
+// heap_queue: timers in a 4-ary heap with exact removal.
 //
-// The queue of Go's timers up to 1.13: a timer knows its place in the heap, so that stopping it
+// The queue of Go's timers up to 1.13: a timer stores its index in the heap, so that stopping it
 // removes it at once.
 #pragma once
 
@@ -25,19 +25,19 @@ class heap_queue {
   [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return heap_.bytes(); }
 
-  /// When there is something to do next; 0 if there is nothing.
+  /// The time of the first timer; 0 if there is none.
   [[nodiscard]] std::int64_t next() const noexcept {
     return heap_.empty() ? 0 : heap_.front().when;
   }
   [[nodiscard]] std::int64_t next_exactly() const noexcept { return next(); }
 
-  /// Throws std::bad_alloc and has changed nothing then.
+  /// Throws std::bad_alloc; then nothing has changed.
   template <class Now>
   void insert(hook& t, std::int64_t when, std::int64_t period, Now&& /*now*/) {
     heap_.push(when, &t);
     t.periodic = period != 0;
   }
-  /// The same for a timer that waits. There is room for it.
+  /// The same for a pending timer. Needs no memory.
   template <class Now>
   void move(hook& t, std::int64_t when, std::int64_t period, Now&& now) {
     erase(t);
@@ -47,7 +47,7 @@ class heap_queue {
     heap_.remove(t.index);
     t.index = nowhere;
   }
-  /// The first timer if it is due; it is off the queue then.
+  /// Removes and returns the first timer if it is due.
   due pop_due(std::int64_t now) noexcept {
     if (heap_.empty() || heap_.front().when > now) return {};
     const due first{heap_.front().node, heap_.front().when, heap_.front().node->periodic};
@@ -55,11 +55,11 @@ class heap_queue {
     first.timer->index = nowhere;
     return first;
   }
-  /// Any timer at all, off the queue.
+  /// Removes and returns any timer.
   due pop_any() noexcept { return pop_due(INT64_MAX); }
 
   [[nodiscard]] std::string verify() const {
-    return heap_.verify() ? "" : "the heap is out of order, or a timer does not know its place";
+    return heap_.verify() ? "" : "the heap is out of order, or a timer has a wrong index";
   }
 
  private:

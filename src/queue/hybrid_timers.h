@@ -1,10 +1,10 @@
-// hybrid_timers: the timers of one processor in the hybrid engine, and what any thread may do to
-// them.
+// hybrid_timers: the timers of one processor in the hybrid engine, and the operations of any thread
+// on them.
 //
-// Timers wait in a timer_wheel, under a lock of its own. What makes the engine fast is what does
-// not take that lock: a timer's whole state is one word, and stopping it, or putting it off, is one
-// compare-and-swap on that word. The entry in the wheel stays where it is, and is put right by
-// whoever comes upon it.
+// Timers wait in a timer_wheel, guarded by a lock. The engine is fast because most operations do
+// not take that lock: a timer's whole state is one word, and stopping or postponing it is one
+// compare-and-swap on that word. The entry in the wheel stays where it is, and the thread that
+// reaches it corrects it.
 //
 // == The node ==
 //
@@ -15,92 +15,93 @@
 //            hint: where its entry  token of its
 //            is, to about 17 ms     entry
 //
-// Armed, a timer has one live entry in some processor's wheel: the one with the timer's token. The
-// entry's key is never later than the time at which the timer is due. That is all that firing in
-// time needs; where the key is earlier, somebody looks at the entry, finds that it is not time yet,
-// and puts it where it belongs.
+// An armed timer has one live entry in some processor's wheel: the one with the timer's token. The
+// entry's key is never later than the timer's due time. That suffices for firing on time; if the
+// key is earlier, the thread that reaches the entry finds that the timer is not due, and moves the
+// entry.
 //
-// Stopped, a timer leaves its entry behind, and the word keeps the time that the entry was good
-// for. Whoever starts the timer again - or another that is given the same node - goes on with that
-// entry, if it is early enough: then starting is one compare-and-swap, too. A deadline on every
-// request, most of them stopped soon, costs the wheel one entry per node and not one per request.
-// A word of zero is a timer that is not armed and has no entry.
+// A stopped timer leaves its entry behind, and the word keeps the time that the entry covers. A
+// restart of the timer, or of another timer in the same node, reuses that entry if it is early
+// enough: then a start is one compare-and-swap, too. A deadline on every request, most of them
+// stopped soon, costs the wheel one entry per node and not one per request. A word of zero is a
+// timer that is not armed and has no entry.
 //
-// A timer that could not go on with its entry, because that was too late, may be one of those whose
-// deadlines go up and down. Among many timers its new entry is made for a quarter of the time, so
-// that it will do for most deadlines to come; should the timer still wait by then, the entry is
-// moved once more. (Among few it is not: a processor that sleeps would wake for it.)
+// A timer that could not reuse its entry, because that was too late, probably has deadlines that go
+// up and down. Among many timers its new entry is made for a quarter of the time, so that it serves
+// most later deadlines; if the timer is still pending then, the entry is moved once more. (Not
+// among few timers: a sleeping processor would wake for it.)
 //
-// The hint is the key, in units of 2^24 ns, by its last 18 bits. Since the key is no later than the
-// due time, the latest unit up to that with those bits is no earlier than the key's: a time after
-// that unit is covered by the entry, and a reset to such a time needs no new entry, even if it is
+// The hint is the low 18 bits of the key, in units of 2^24 ns. Since the key is not after the due
+// time, the latest unit up to the due time with those bits is not before the key's: the entry
+// covers any time after that unit, and a reset to such a time needs no new entry, even if it is
 // earlier than before. (A timer that is reset at random soon has an entry that covers everything.)
 //
 // == Ground rules ==
 //
-//  word      changed by compare-and-swap only, from any thread. Exceptions: start(), whose timer
-//            only those know who come upon its last entry, and they change nothing but the word
-//            of a stopped timer, to zero.
+//  word      changed only by compare-and-swap, from any thread. Exception: start(), whose timer is
+//            reachable only through its old entry; a thread that finds that entry changes only the
+//            word of a stopped timer, to zero.
 //  entering  held by one thread, which has a wheel's lock, for a handful of instructions in which
-//            it waits for nothing. Whoever holds it may write tag and period, and then lets go
-//            (leave()). All others may change the due time meanwhile, and the holder takes over
-//            what it finds when it lets go. So nobody ever waits for the holder, but for who
-//            wants to make the timer periodic: the period does not fit the word.
-//  tag       written by the holder of entering, before it lets go. Read by anybody, after the word.
+//            it waits for nothing. The holder may write tag and period, and then releases the bit
+//            (leave()). Other threads may change the due time meanwhile, and the holder adopts it
+//            on release. So no thread waits for the holder, except when making the timer periodic:
+//            the period does not fit into the word.
+//  tag       written by the holder of entering, before release. Read by any thread, after the word.
 //  period    written by the holder of entering, for a start or a reset. Read by the holder of
-//            entering; and by who resets the timer while nobody else resets or stops it.
-//  wheel     under `lock`. One thread has at most one lock, but for move(), which takes both in the
-//            order of their addresses. Nothing is called under it that could wait or that is the
-//            user's.
-//  next      the wheel's first key, for those who want to sleep; written under `lock`. Never later
+//            entering, and by a reset during which no other thread resets or stops the timer.
+//  wheel     guarded by `lock`. A thread holds at most one lock, except for give(), which needs
+//            both, taken in the order of their addresses. Under it nothing is called that could
+//            wait, and no user code.
+//  next      the wheel's first key, for threads about to sleep; written under `lock`. Never later
 //            than any timer whose start or reset has returned, unless a thread that holds a lock or
 //            entering for it has been preempted there.
-//  entries   carry no reference. A node's memory stays a node's, and its token goes on from life to
-//            life: an entry whose token is not the node's, or whose timer's word is zero, is out
-//            of date for good, because every new entry has a token of its own. (Tokens come round
-//            after 16,384 entries of one node. An entry that was left over so long passes for a
-//            second live one: it is carried along and goes when the timer does.)
-//  dropping  who drops an entry with the node's token, of a timer that is stopped, first changes
-//            the word to zero: so a word that says "stopped, and the entry is there" is right.
-//  being     holds a reference on the node: taken by who arms it, given up by who stops it - or,
-//  armed     while somebody is entering it, by that one - or handed on to the firing.
+//  entries   carry no reference. A node's memory stays a node, and its token continues from life to
+//            life: an entry whose token is not the node's, or whose timer's word is zero, is stale
+//            forever, because every new entry has a new token. (Tokens wrap around after 16,384
+//            entries of one node. An entry that is left for so long counts as a second live one: it
+//            is carried along and dropped when the timer ends.)
+//  dropping  a thread that drops an entry with the node's token, of a stopped timer, first changes
+//            the word to zero: so a word that says "stopped, with an entry" is correct.
+//  being     holds a reference to the node: added by the thread that arms it, dropped by the thread
+//  armed     that stops it (or, if the timer is being entered, by the holder), or passed to the
+//            firing.
 //
-// == Who wins ==
+// == Races and their outcomes ==
 //
 //  stop against fire       both swap from the same word. The loser sees the timer disarmed: stop
-//                          says false, or the firing does not take place. A reset in between makes
-//                          the firing fail as well: it swaps from the very word whose time was due.
-//  stop against stop       one swaps; the other says false.
-//  stop against reset      whoever swaps later decides. A stop that meets entering clears the time,
-//                          and the holder, instead of arming the timer, leaves it disarmed, with
-//                          no entry.
-//  start or reset of a     both swap from the same word: either the entry is used again, and who
-//  stopped timer against   came upon it sees a timer that is armed; or the word is zero, and the
-//  its entry's end         start makes a new entry.
-//  reset against reset     to later: one after the other. To earlier: the first becomes entering;
-//                          the second finds that and just changes the time; the first arms the
-//                          timer with it and makes the entry for it. The later swap decides.
-//  later reset against     the entry comes up, the word says later: the entry is moved there. If
-//  slot expiry             the reset comes just after that look, the firing fails and looks again.
-//  earlier reset against   the one who moves the entry is entering: either the reset finds that,
-//  slot expiry             and its time is taken over; or it swaps first, and the move does not
-//                          take place. A reset that had read the hint before the move and swaps
-//                          after it, from the same word, reads the tag once more and sees that it
-//                          has changed: then it makes an entry after all.
-//  entering against        an entry that comes up while its timer is being entered is out of date:
-//  slot expiry             the holder has another wheel's lock and will make a new one, or leave
-//                          the timer disarmed.
+//                          returns false, or the firing does not happen. A reset in between makes
+//                          the firing fail too: it swaps from exactly the word that was due.
+//  stop against stop       one swaps; the other returns false.
+//  stop against reset      the later swap decides. A stop that finds entering set clears the time,
+//                          and the holder, instead of arming the timer, leaves it disarmed, without
+//                          an entry.
+//  start or reset of a     both swap from the same word: either the entry is reused, and the thread
+//  stopped timer against   that reached it sees an armed timer; or the word is zero, and the start
+//  dropping its entry      makes a new entry.
+//  reset against reset     to later: one after the other. To earlier: the first sets entering; the
+//                          second sees that and only changes the time; the first arms the timer
+//                          with it and makes the entry for it. The later swap decides.
+//  later reset against     the entry is reached, the word has a later time: the entry is moved. If
+//  slot expiry             the reset comes just after that check, the firing fails and is retried.
+//  earlier reset against   the thread that moves the entry sets entering: either the reset sees it,
+//  slot expiry             and its time is adopted; or the reset swaps first, and the move does not
+//                          happen. A reset that has read the hint before the move and swaps after
+//                          it, from the same word, reads the tag again and sees that it has
+//                          changed: then it makes an entry after all.
+//  entering against        an entry that is reached while its timer is being entered is stale: the
+//  slot expiry             holder has another wheel's lock and will make a new entry, or leave the
+//                          timer disarmed.
 //  fire against fire       (own processor and thief, or two entries as above) one swaps.
-//  periodic                the one who fires it becomes entering, and fires only if nobody has
-//                          stopped or reset it when it lets go.
-//  periodic reset against  a new period needs entering, hence a new entry. The same period over
-//  all of that             again does not, if nobody can change the period between the look at it
-//                          and the swap, which others must see to: reset_alone(). Firing does not
-//                          change it, so the swap is one like any other: to earlier or later.
-//  move_timers             moves entries, and keys only to earlier: words and tags stay as they
-//                          are, and nobody else can tell.
-//  sleeping                who makes something that comes first publishes `next` and then asks who
-//                          sleeps; who goes to sleep says so and then reads `next`.
+//  periodic                the thread that fires it sets entering, and fires only if no thread has
+//                          stopped or reset it before the release.
+//  periodic reset against  a new period needs entering, hence a new entry. The same period again
+//  all of that             does not, if no thread can change the period between the check and the
+//                          swap, which callers must ensure: reset_alone(). Firing does not change
+//                          the period, so the swap is an ordinary one, to earlier or later.
+//  move_timers             moves entries, and keys only to earlier: words and tags stay unchanged,
+//                          so it is invisible to other threads.
+//  sleeping                a thread that adds an earliest timer publishes `next`, then checks for
+//                          sleepers; a thread about to sleep announces it, then reads `next`.
 //
 // == The policy ==
 //   template <class T> atomic, lock            as std::atomic; with lock(), unlock(), not throwing
@@ -110,12 +111,12 @@
 //   static std::int64_t& period(node&)
 //   directory                                  id_of(node&), at(id), prefetch(id)
 //   chunks                                     the wheel's memory
-//   static void acquire(node&)                 a reference more
-//   static void release(node&)                 one less; with no lock, and never the last
+//   static void acquire(node&)                 adds a reference
+//   static void release(node&)                 drops one; with no lock, and never the last
 //   static void release_locked(hybrid_timers&, node&)   with a lock: may be the last
 //   static void wake_net_poller(hybrid_timers&, std::int64_t when)   with no lock
 //   mutation                                   optional: see hybrid_mutant
-//   many_entries                               optional: from how many on entries are made ahead
+//   many_entries                               optional: from which number entries are made early
 #pragma once
 
 #include <algorithm>
@@ -131,19 +132,19 @@
 
 namespace verge::detail {
 
-/// Faults that a test may put in, one at a time, to show that it would find them.
+/// Faults that a test injects, one at a time, to show that it finds them.
 enum class hybrid_mutant {
   none,
-  blind_hint,              ///< an earlier reset does not look at the tag again after its swap
-  stop_ignores_enter,      ///< stop disarms a timer that is being entered, entering and all
-  moves_without_entering,  ///< an entry that comes up too soon is moved without entering
-  fires_what_it_saw,       ///< firing disarms whatever the word is by now
-  no_wake,                 ///< what comes first wakes nobody
-  leaves_late,             ///< the holder arms the timer with the time that it came for
-  ends_what_it_saw,        ///< the end disarms whatever the word is by now
-  keeps_period,            ///< a reset alone does not look at the period
-  drops_in_silence,        ///< the entry of a stopped timer is dropped and the word not told
-  reuses_any_entry,        ///< a stopped timer goes on with its entry, however late that is
+  blind_hint,              ///< an earlier reset does not read the tag again after its swap
+  stop_ignores_enter,      ///< stop also clears the entering bit of a timer that is being entered
+  moves_without_entering,  ///< an entry that is reached too early is moved without entering
+  fires_what_it_saw,       ///< firing disarms whatever the current word is
+  no_wake,                 ///< an earliest timer wakes no thread
+  leaves_late,             ///< the holder arms the timer with its own time, not the adopted one
+  ends_what_it_saw,        ///< the end disarms whatever the current word is
+  keeps_period,            ///< reset_alone() does not check the period
+  drops_in_silence,        ///< the entry of a stopped timer is dropped without changing the word
+  reuses_any_entry,        ///< a stopped timer reuses its entry, however late that is
 };
 
 namespace hybrid_word {
@@ -159,11 +160,11 @@ constexpr std::int64_t clamp(std::int64_t when) noexcept { return std::min(when,
 constexpr std::uint64_t of(std::int64_t when, std::int64_t period) noexcept {
   return static_cast<std::uint64_t>(when) << flag_bits | (period > 0 ? periodic : 0);
 }
-/// The time in it: no earlier than the key of the timer's entry.
+/// The time in the word: not before the key of the timer's entry.
 constexpr std::int64_t time(std::uint64_t word) noexcept {
   return static_cast<std::int64_t>(word >> flag_bits);
 }
-/// When it is due; 0 if it is not armed.
+/// The due time; 0 if it is not armed.
 constexpr std::int64_t due(std::uint64_t word) noexcept {
   return (word & stopped) != 0 ? 0 : time(word);
 }
@@ -180,8 +181,8 @@ constexpr std::uint32_t token(std::uint32_t tag) noexcept { return tag & ((1U <<
 constexpr std::uint32_t of(std::uint32_t token_, std::int64_t key) noexcept {
   return static_cast<std::uint32_t>(key >> unit_bits) << token_bits | token(token_);
 }
-/// Whether an entry with this tag, whose key is no later than `time`, is early enough for `when`.
-/// Without a branch: which it is cannot be foreseen.
+/// Returns whether an entry with this tag, whose key is not after `time`, is early enough for
+/// `when`. Branch-free, as the result is unpredictable.
 constexpr bool covers(std::uint32_t tag, std::int64_t time, std::int64_t when) noexcept {
   constexpr std::int64_t mask = (std::int64_t{1} << hint_bits) - 1;
   const std::int64_t unit = time >> unit_bits;
@@ -189,7 +190,7 @@ constexpr bool covers(std::uint32_t tag, std::int64_t time, std::int64_t when) n
   const bool later = when >= time;
   return later | ((when >> unit_bits) > unit - ((unit - hint) & mask));
 }
-/// Whether the tag's hint is right for that key.
+/// Returns whether the tag's hint matches that key.
 constexpr bool is_for(std::uint32_t tag, std::int64_t key) noexcept {
   return (tag ^ of(0, key)) >> token_bits == 0;
 }
@@ -204,7 +205,7 @@ class hybrid_timers {
   static_assert(hybrid_tag::token_bits == wheel_type::token_bits);
   static_assert(hybrid_word::latest <= wheel_type::never);
 
-  /// A timer that was due, disarmed or armed anew, with a reference for its firing.
+  /// A timer that was due, now disarmed or rearmed, with a reference for its firing.
   struct fired_timer {
     node* timer;
     std::int64_t when;
@@ -216,8 +217,9 @@ class hybrid_timers {
 
   // ---- by the owner of a handle, from any thread ----
 
-  /// Arms a timer that nobody knows yet with the entry that the node's last one left behind; false
-  /// if there is none, or none that will do. The caller has seen to the reference.
+  /// Arms a timer that no other thread knows yet, with the entry that the node's last timer left
+  /// behind; returns false if there is none, or none early enough. The caller provides the
+  /// reference.
   static bool start_again(node& t, std::int64_t when) noexcept {
     when = hybrid_word::clamp(when);
     auto& word = Policy::word(t);
@@ -231,7 +233,8 @@ class hybrid_timers {
     return swap(word, w, hybrid_word::of(when, 0));
   }
 
-  /// Arms a timer that nobody knows yet, with a new entry in these timers. Throws std::bad_alloc.
+  /// Arms a timer that no other thread knows yet, with a new entry in these timers. Throws
+  /// std::bad_alloc.
   void start(node& t, std::int64_t when, std::int64_t period) {
     when = hybrid_word::clamp(when);
     std::int64_t key = 0;
@@ -244,22 +247,22 @@ class hybrid_timers {
       key = was_late && period <= 0 ? key_ahead_of(when) : when;
       Policy::tag(t).store(hybrid_tag::of(token, key), std::memory_order_relaxed);
       if (period > 0) Policy::period(t) = period;
-      // release: for those who come to the word without the lock.
+      // release: for threads that read the word without the lock.
       Policy::word(t).store(hybrid_word::of(when, period), std::memory_order_release);
       first = enter(t, key, token);
     }
     if (first) wake(key);
   }
 
-  /// Whether it was armed, and whose the reference is that being so held: the caller's, or still
-  /// that of the one who is entering it.
+  /// Whether it was armed, and which thread must drop its reference: the caller, or the one that is
+  /// entering it.
   enum class disarmed : std::uint8_t { no, yes, by_holder };
   static disarmed disarm(node& t) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     while (hybrid_word::due(w) != 0) {
       const bool entered = (w & hybrid_word::entering) != 0;
-      // The entry stays, unless somebody is about to make or to move it.
+      // The entry stays, unless a thread is about to make or move it.
       std::uint64_t stopped = (w & ~hybrid_word::periodic) | hybrid_word::stopped;
       if (entered) stopped = mutated(hybrid_mutant::stop_ignores_enter) ? 0 : hybrid_word::entering;
       if (!swap(word, w, stopped)) continue;
@@ -268,8 +271,8 @@ class hybrid_timers {
     return disarmed::no;
   }
 
-  /// The same for the usual case: armed, for once, and nobody about it. False if it was none, and
-  /// nothing is changed then.
+  /// The same for the usual case: armed, one-shot, not being entered. Otherwise returns false and
+  /// changes nothing.
   static bool disarm_at_once(node& t) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
@@ -277,25 +280,26 @@ class hybrid_timers {
     return (w & flags) == 0 && w != 0 && swap(word, w, w | hybrid_word::stopped);
   }
 
-  /// True if it was armed: it will not fire.
+  /// Returns true if it was armed: it will not fire.
   static bool stop(node& t) noexcept {
     const disarmed was = disarm(t);
     if (was == disarmed::yes) Policy::release(t);
     return was != disarmed::no;
   }
 
-  /// Arms it for another time, whatever it was; a new entry goes into these timers. True if it was
-  /// armed. Throws std::bad_alloc, and has changed nothing then; or if its entry was being moved at
-  /// that moment, the timer may fire at the new time, or between that and the old one.
+  /// Arms it for another time, in whatever state it was; a new entry goes into these timers.
+  /// Returns true if it was armed. Throws std::bad_alloc; then nothing has changed, except that if
+  /// its entry was being moved at that moment, the timer may fire at the new time, or between that
+  /// and the old one.
   bool reset(node& t, std::int64_t when, std::int64_t period) {
     return finish_reset(reset_in_place(t, when, period), t, when, period);
   }
-  /// The same, if nobody else stops or resets it meanwhile.
+  /// The same, if no other thread stops or resets it concurrently.
   bool reset_alone(node& t, std::int64_t when, std::int64_t period) {
     return finish_reset(reset_in_place_alone(t, when, period), t, when, period);
   }
 
-  /// The two halves of it: what can be done without these timers, and what is left then.
+  /// The two halves of it: what can be done without these timers, and the rest.
   enum class change : std::uint8_t {
     was_armed,
     was_idle,
@@ -336,8 +340,8 @@ class hybrid_timers {
     }
   }
 
-  /// The first half for a timer that nobody else stops or resets meanwhile: then the period cannot
-  /// change, and one that gets the same again may go on with its entry.
+  /// The first half for a timer that no other thread stops or resets concurrently: then the period
+  /// cannot change, and a reset to the same period may reuse the entry.
   static change reset_in_place_alone(node& t, std::int64_t when, std::int64_t period) noexcept {
     if (period <= 0) return reset_in_place(t, when, period);
     when = hybrid_word::clamp(when);
@@ -376,8 +380,8 @@ class hybrid_timers {
 
   // ---- with the lock ----
 
-  /// Disarms and takes out what is due, in order, at most `most`, in at most so many steps of the
-  /// wheel, which are counted off. Periodic ones are armed for their next time.
+  /// Disarms and removes what is due, in order, at most `most` timers, in at most `steps` steps of
+  /// the wheel, which are counted down. Periodic timers are armed for their next time.
   std::size_t collect(std::int64_t now, fired_timer* out, std::size_t most,
                       unsigned& steps) noexcept {
     std::size_t n = 0;
@@ -393,7 +397,8 @@ class hybrid_timers {
     return n;
   }
 
-  /// When the first timer is due, to the nanosecond; 0 if there is none, INT64_MAX if it never is.
+  /// The due time of the first timer, exact to the nanosecond; 0 if there is none, INT64_MAX if it
+  /// is never due.
   std::int64_t next_exactly() noexcept {
     std::int64_t first = 0;
     unsigned steps = std::numeric_limits<unsigned>::max();
@@ -411,14 +416,15 @@ class hybrid_timers {
     return first != 0 || wheel_.empty() ? first : std::numeric_limits<std::int64_t>::max();
   }
 
-  /// Sweeps a number of chunks. True at the end of a pass.
+  /// Sweeps a number of chunks. Returns true at the end of a pass.
   bool sweep(unsigned steps) noexcept {
     const bool through = wheel_.sweep(*this, steps);
     publish();
     return through;
   }
 
-  /// Gives about so many entries away. With both locks. False if there is no memory for them.
+  /// Moves about that many entries to other timers. Both locks must be held. Returns false if there
+  /// is no memory for them.
   bool give(hybrid_timers& to, std::size_t about) noexcept {
     const bool done = wheel_.give(to.wheel_, about);
     publish();
@@ -426,7 +432,7 @@ class hybrid_timers {
     return done;
   }
 
-  /// Disarms everything. Returns how many there were.
+  /// Disarms all timers. Returns how many there were.
   std::size_t drain() noexcept {
     std::size_t n = 0;
     wheel_.clear([&](std::uint32_t id, std::uint32_t token) {
@@ -443,9 +449,10 @@ class hybrid_timers {
 
   typename Policy::lock lock;
   typename Policy::template atomic<std::int64_t> next{0};
-  /// How many entries there are. Written under the lock; publishes nothing.
+  /// The number of entries. Written under the lock; publishes nothing.
   typename Policy::template atomic<std::size_t> entries{0};
-  /// How many have fired and are not armed again. Written under the lock; publishes nothing.
+  /// The number of timers that have fired and were not armed again. Written under the lock;
+  /// publishes nothing.
   typename Policy::template atomic<std::uint64_t> fired{0};
 
   // ---- what the wheel asks ----
@@ -465,7 +472,7 @@ class hybrid_timers {
     }
   }
 
-  /// Where the entry belongs; 0 if it is out of date. The hint is right for it then.
+  /// The key that the entry should have; 0 if it is stale. The hint then matches it.
   std::int64_t when(std::uint32_t id, std::uint32_t token) noexcept {
     node& t = nodes_.at(id);
     auto& word = Policy::word(t);
@@ -495,28 +502,28 @@ class hybrid_timers {
     }
   }
 
-  /// acquire: what the last holder of entering wrote. release: what this one did.
+  /// acquire: what the last holder of entering wrote. release: what this one wrote.
   template <class Word>
   static bool swap(Word& word, std::uint64_t& from, std::uint64_t to) noexcept {
     return word.compare_exchange_strong(from, to, std::memory_order_acq_rel,
                                         std::memory_order_acquire);
   }
 
-  /// After a swap that took the time from `time` to `when`, and before which the tag was `tag`. The
-  /// entry may have been moved since, and the word be what it was before: then it still is no later
-  /// than that. (Asked in this order: which of two times is later cannot be foreseen.)
+  /// After a swap that changed the time from `time` to `when`, before which the tag was `tag`. The
+  /// entry may have been moved since, with the word unchanged: then its key is still not after
+  /// `time`. (Checked in this order, as which of two times is later is unpredictable.)
   static bool may_be_late(node& t, std::uint32_t tag, std::int64_t time,
                           std::int64_t when) noexcept {
     const bool moved = Policy::tag(t).load(std::memory_order_relaxed) != tag;
     return moved && when < time && !mutated(hybrid_mutant::blind_hint);
   }
 
-  /// The entry of a stopped timer is about to be dropped. False if the word has changed.
+  /// The entry of a stopped timer is about to be dropped. Returns false if the word has changed.
   static bool forget_entry(node& t, std::uint64_t& w) noexcept {
     return mutated(hybrid_mutant::drops_in_silence) || swap(Policy::word(t), w, 0);
   }
 
-  /// The way of those that need a new entry: with the lock.
+  /// The slow path, for a new entry: takes the lock.
   bool arm(node& t, std::int64_t when, std::int64_t period) {
     bool was_armed = false;
     std::int64_t key = 0;
@@ -550,7 +557,7 @@ class hybrid_timers {
     return was_armed;
   }
 
-  /// Makes a new entry for the time that the timer has, if it is armed still.
+  /// Makes a new entry for the timer's current time, if it is still armed.
   void renew_entry(node& t) {
     std::int64_t key = 0;
     bool first = false;
@@ -574,7 +581,7 @@ class hybrid_timers {
     return hybrid_tag::token(before + 1);
   }
 
-  /// How many entries are many: see above.
+  /// From which number entries are made early: see above.
   static constexpr std::size_t many() noexcept {
     if constexpr (requires { Policy::many_entries; }) {
       return Policy::many_entries;
@@ -586,8 +593,8 @@ class hybrid_timers {
     return wheel_.size() < many() ? when : wheel_.quarter_way_to(when);
   }
 
-  /// Lets go of a timer that the caller is entering, as others want it to be by now. Returns the
-  /// key that its entry must have; 0 if it is disarmed.
+  /// Releases a timer that the caller is entering, adopting what other threads have changed.
+  /// Returns the key that its entry must have; 0 if it is disarmed.
   std::int64_t leave(node& t, std::uint32_t token, [[maybe_unused]] std::int64_t came_for,
                      bool ahead = false) noexcept {
     auto& word = Policy::word(t);
@@ -609,7 +616,7 @@ class hybrid_timers {
     }
   }
 
-  /// Puts an entry in; reserve() has been called. True if it comes first.
+  /// Inserts an entry; reserve() has been called. Returns true if it is the first.
   bool enter(node& t, std::int64_t key, std::uint32_t token) noexcept {
     wheel_.insert(key, nodes_.id_of(t), hybrid_tag::token(token));
     entries.store(wheel_.size(), std::memory_order_relaxed);
@@ -623,8 +630,8 @@ class hybrid_timers {
     if (!mutated(hybrid_mutant::no_wake)) Policy::wake_net_poller(*this, when);
   }
 
-  /// The entry has come up, and is out of the wheel. The time of the timer if it fires; else 0, and
-  /// the entry is in its place or gone.
+  /// The entry was reached and removed from the wheel. Returns the time of the timer if it fires;
+  /// otherwise 0, and the entry was reinserted or dropped.
   std::int64_t take(node& t, const typename wheel_type::head& head, std::int64_t now) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);
@@ -654,20 +661,20 @@ class hybrid_timers {
     }
   }
 
-  /// Gives a periodic timer, which is being entered, its next time and lets it go. Returns that
-  /// time; 0 if somebody else has given it another since the word was `w`: then it is not let go.
+  /// Sets the next time of a periodic timer that is being entered, and releases it. Returns that
+  /// time; 0 if another thread has changed the word from `w`: then it is not released.
   std::int64_t advance(node& t, std::uint64_t w, std::uint32_t token, std::int64_t now) noexcept {
     const std::int64_t period = Policy::period(t);
     const std::int64_t again = hybrid_word::clamp(next_period(hybrid_word::due(w), period, now));
     Policy::tag(t).store(hybrid_tag::of(token, again), std::memory_order_relaxed);
-    Policy::acquire(t);  // the firing's
+    Policy::acquire(t);  // for the firing
     std::uint64_t expected = w | hybrid_word::entering;
     if (swap(Policy::word(t), expected, hybrid_word::of(again, period))) return again;
     Policy::release_locked(*this, t);
     return 0;
   }
 
-  /// Disarms a timer whose entry is being dropped. False if that is out of date.
+  /// Disarms a timer whose entry is being dropped. Returns false if the entry is stale.
   static bool take_off(node& t, std::uint32_t token) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);

@@ -1,4 +1,4 @@
-// The 4-ary heap lies among the public headers, because verge::timer_queue is made of it too.
+// The 4-ary heap is among the public headers, because verge::timer_queue uses it too.
 #pragma once
 
 #include <verge/detail/quad_heap.h>

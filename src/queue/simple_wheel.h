@@ -3,17 +3,16 @@
 //      hand
 //       |
 //   [ ][*][ ][ ][ ][ ][ ]      a timer that is due 3 ticks from now is 3 buckets from the hand;
-//             |                 each tick the hand goes on by one and the bucket under it is due
+//             |                 each tick moves the hand by one, and the bucket under it is due
 //            due
 //
-// Starting and stopping a timer is constant time: its bucket is a division away, and the bucket is
-// a doubly-linked list. The price is a span: a delay of more than size x tick has no bucket. A
-// naive wheel puts it in the bucket modulo size, where it fires a turn or more too early; this one
-// refuses it. And somebody has to come by at every tick while there is any timer, whether the
-// bucket is empty or not.
+// Starting and stopping a timer takes constant time: its bucket is found by one division and is a
+// doubly-linked list. The price is a span: a delay of more than size x tick has no bucket. A naive
+// wheel puts it in the bucket modulo size, where it fires a turn or more early; this one rejects
+// it. And a thread must wake at every tick while there is any timer, even for empty buckets.
 //
-// A timer fires at the first tick that is not before its time: up to a tick late, never early.
-// It knows no thread and no clock; the owner locks and says what time it is.
+// A timer fires at the first tick that is not before its time: up to a tick late, never early. The
+// wheel knows neither threads nor the clock; its owner locks and passes the time.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +32,7 @@ class simple_wheel {
   using hook = list_hook;
   using due = due_timer<hook>;
 
-  /// Throws std::invalid_argument for a tick or size that makes no wheel, and std::bad_alloc.
+  /// Throws std::invalid_argument for an invalid tick or size, and std::bad_alloc.
   explicit simple_wheel(wheel_shape shape) : shape_(shape) {
     check_shape("simple wheel", shape);
     buckets_ = std::make_unique<timer_list[]>(ring_);
@@ -42,19 +41,19 @@ class simple_wheel {
   [[nodiscard]] static bool waits(const hook& t) noexcept { return t.list != nullptr; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return ring_ * sizeof(timer_list); }
-  /// The longest delay there is a bucket for.
+  /// The longest delay that has a bucket.
   [[nodiscard]] std::int64_t span() const noexcept {
     return shape_.tick * static_cast<std::int64_t>(shape_.size);
   }
 
-  /// The next tick, if there is any timer; 0 if there is none.
+  /// The next tick if there is any timer, otherwise 0.
   [[nodiscard]] std::int64_t next() const noexcept {
     if (size_ == 0) return 0;
     return due_.empty() ? (hand_ + 1) * shape_.tick : hand_ * shape_.tick;
   }
 
-  /// The tick at which the first timer fires, found by looking at bucket after bucket; 0 if there
-  /// is none. For simulated time, where nobody need come by at empty ticks.
+  /// The tick at which the first timer fires, found by scanning the buckets; 0 if there is none.
+  /// For simulated time, where no thread wakes for empty ticks.
   [[nodiscard]] std::int64_t next_exactly() const noexcept {
     if (size_ == 0) return 0;
     std::int64_t tick = hand_;
@@ -65,8 +64,8 @@ class simple_wheel {
     return tick * shape_.tick;
   }
 
-  /// `now` must not be ahead of the time by which pop_due is called, or timers would be early.
-  /// Throws std::invalid_argument, naming the span, for a time or a period that is beyond it.
+  /// `now` must not be ahead of the time passed to pop_due, or timers would be early. Throws
+  /// std::invalid_argument, naming the span, for a time or a period beyond it.
   template <class Now>
   void insert(hook& t, std::int64_t when, std::int64_t period, Now&& read_now) {
     const std::int64_t now = read_now();
@@ -76,7 +75,7 @@ class simple_wheel {
     ++size_;
   }
 
-  /// The same for a timer that waits; it goes on doing so if the new time is refused.
+  /// The same for a pending timer, which stays as it was if the new time is rejected.
   template <class Now>
   void move(hook& t, std::int64_t when, std::int64_t period, Now&& read_now) {
     const std::int64_t now = read_now();
@@ -122,10 +121,10 @@ class simple_wheel {
   }
 
   void check(std::int64_t when, std::int64_t period, std::int64_t now) const {
-    // The next time is found when this one has come, and nobody could be told then.
+    // Checked now: the next time is computed when this one fires, when no caller could be told.
     if (period > span()) refuse("a period of " + std::to_string(period) + " ns");
-    // A tick more than the span: the time has been read a moment ago, and rounded down. For the
-    // same reason this is not quite the delay that was asked for, and is said in ticks.
+    // One tick more than the span: the time was read a moment ago, and rounded down. For the same
+    // reason this is not exactly the requested delay, and is reported in ticks.
     const std::int64_t delay = when - now;
     if (delay > span() + shape_.tick) {
       const std::int64_t up = delay % shape_.tick >= shape_.tick / 2 ? 1 : 0;
@@ -151,14 +150,14 @@ class simple_wheel {
     while (hook* t = from.pop_front()) due_.push_back(*t);
   }
 
-  /// Moves the hand to `now`. What it passes over is due.
+  /// Moves the hand to `now`. The buckets it passes are due.
   void turn(std::int64_t now) noexcept {
     const std::int64_t tick = now / shape_.tick;
     if (size_ == 0) {
       if (tick > hand_) hand_ = tick;
       return;
     }
-    // More than a whole turn passes over every bucket once.
+    // More than a whole turn visits every bucket once.
     if (tick - hand_ > static_cast<std::int64_t>(ring_)) {
       hand_ = tick - static_cast<std::int64_t>(ring_);
     }
@@ -174,13 +173,13 @@ class simple_wheel {
   }
 
   const wheel_shape shape_;
-  /// The span begins and ends between two ticks, so it touches one bucket more than its size; and
-  /// one for the tick that the hand is at, and one for the tick that is granted.
+  /// The span begins and ends between two ticks, so it touches one bucket more than its size; one
+  /// more for the current tick, and one for the extra tick that is allowed.
   const std::size_t ring_ = shape_.size + 3;
   std::unique_ptr<timer_list[]> buckets_;
   timer_list due_;
-  std::int64_t hand_{0};  ///< the last tick that has come
-  std::size_t size_{0};   ///< timers, the due ones among them
+  std::int64_t hand_{0};  ///< the last tick that has passed
+  std::size_t size_{0};   ///< timers, including due ones
 };
 
 }  // namespace verge::detail

@@ -1,7 +1,7 @@
-// timer_list: the doubly-linked list of timers that a bucket of a wheel is.
+// timer_list: a doubly-linked list of timers, the bucket of a wheel.
 //
-// Linked through the timers, so that putting one in and taking one out, from the middle as well, is
-// a few stores and allocates nothing. It knows no thread and no clock.
+// It is intrusive, so that adding and removing a timer anywhere is a few stores and does not
+// allocate. It knows neither threads nor the clock.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace verge::detail {
 
 class timer_list;
 
-/// What a timer brings along to be on a list. A queue derives its hook from it.
+/// A timer's links in a list. A queue derives its hook from it.
 struct list_hook {
   list_hook* prev{nullptr};
   list_hook* next{nullptr};
@@ -49,7 +49,7 @@ class timer_list {
     return t;
   }
 
-  /// Whether links and owners fit each other; counts the timers into n.
+  /// Returns whether links and owners are consistent; counts the timers into n.
   [[nodiscard]] bool verify(std::size_t& n) const noexcept {
     const list_hook* before = nullptr;
     for (const list_hook* t = first_; t != nullptr; before = t, t = t->next, ++n) {

@@ -1,20 +1,19 @@
-// timing_wheel: wheels of wheels, made on demand, with a delay queue in place of a tick.
+// timing_wheel: hierarchical wheels, created on demand, with a delay queue in place of a tick.
 //
 //   level 1   [    ][ 40 ][    ] ...      one bucket is as long as all of level 0
 //                    |
-//                    v  when the bucket expires its timers go down a level
+//                    v  when the bucket expires its timers move down a level
 //   level 0   [ ][ ][ ][*][ ][ ] ...      one bucket is a tick; what expires here fires
 //
 //   delay queue: the buckets that have timers, by expiry. Its first one says when to wake.
 //
-// The design of Kafka's timer. Starting and stopping a timer is constant time, at any number of
-// timers and for any delay: a timer that is n ticks away takes the wheel that reaches that far, and
-// goes down at most log(n) levels on its way to firing. Nothing wakes for an empty tick. A bucket
-// is offered to the delay queue once, when its first timer comes, and taken off it if the last one
-// is stopped.
+// The design of Kafka's timer. Starting and stopping a timer takes constant time, for any number of
+// timers and any delay: a timer that is n ticks away is put on the wheel that reaches that far, and
+// moves down at most log(n) levels before it fires. No thread wakes for an empty tick. A bucket is
+// added to the delay queue with its first timer, and removed if the last one is stopped.
 //
-// A timer fires at the first tick that is not before its time: up to a tick late, never early.
-// It knows no thread and no clock; the owner locks and says what time it is.
+// A timer fires at the first tick that is not before its time: up to a tick late, never early. The
+// wheel knows neither threads nor the clock; its owner locks and passes the time.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +35,7 @@ class timing_wheel {
   using hook = wheel_hook;
   using due = due_timer<hook>;
 
-  /// Throws std::invalid_argument for a tick or size that makes no wheel, and std::bad_alloc.
+  /// Throws std::invalid_argument for an invalid tick or size, and std::bad_alloc.
   explicit timing_wheel(wheel_shape shape, page_source& pages = system_pages())
       : shape_(checked(shape)),
         by_tick_(shape.tick),
@@ -54,15 +53,15 @@ class timing_wheel {
   }
   [[nodiscard]] std::size_t levels() const noexcept { return levels_.size(); }
 
-  /// When the first bucket expires; 0 if there is none.
+  /// The expiry of the first bucket; 0 if there is none.
   [[nodiscard]] std::int64_t next() const noexcept {
     if (!due_->empty()) return now_ == 0 ? 1 : now_;
     return delays_.empty() ? 0 : delays_.first_expiry();
   }
   [[nodiscard]] std::int64_t next_exactly() const noexcept { return next(); }
 
-  /// `now` must not be ahead of the time by which pop_due is called, or timers would be early.
-  /// Throws std::bad_alloc and has changed nothing then.
+  /// `now` must not be ahead of the time passed to pop_due, or timers would be early. Throws
+  /// std::bad_alloc; then nothing has changed.
   template <class Now>
   void insert(hook& t, std::int64_t when, std::int64_t period, Now&& now) {
     if (size_ == 0) catch_up(now());
@@ -70,7 +69,7 @@ class timing_wheel {
     ++size_;
   }
 
-  /// The same for a timer that waits.
+  /// The same for a pending timer.
   template <class Now>
   void move(hook& t, std::int64_t when, std::int64_t period, Now&& now) {
     if (size_ == 1) catch_up(now());
@@ -85,7 +84,7 @@ class timing_wheel {
     --size_;
   }
 
-  /// A timer whose time has come; it is off the wheel then.
+  /// Removes and returns a due timer.
   due pop_due(std::int64_t now) noexcept {
     while (due_->empty()) {
       wheel_bucket* const b = delays_.poll(now);
@@ -97,7 +96,7 @@ class timing_wheel {
     return pop(*due_);
   }
 
-  /// Any timer at all, off the wheel.
+  /// Removes and returns any timer.
   due pop_any() noexcept {
     if (size_ == 0) return {};
     return pop(due_->empty() ? delays_.first() : *due_);
@@ -136,9 +135,9 @@ class timing_wheel {
 
  private:
   struct level {
-    std::int64_t tick;  ///< how long a bucket is
+    std::int64_t tick;  ///< the length of a bucket
     divisor by_tick;
-    std::int64_t interval;  ///< how far the level reaches from now: all its buckets
+    std::int64_t interval;  ///< the reach of the level from now: all its buckets
     std::unique_ptr<wheel_bucket[]> buckets;
   };
 
@@ -147,13 +146,13 @@ class timing_wheel {
     return shape;
   }
 
-  /// As hooks know a bucket: its level, and its place there, for which 2^24 are enough.
+  /// The bucket's number in hooks: its level and its place there, below 2^24.
   static constexpr unsigned index_bits = 24;
   static std::uint32_t number_of(std::size_t on_level, std::size_t at) noexcept {
     return static_cast<std::uint32_t>(on_level << index_bits | at);
   }
 
-  /// The tick at which a timer fires, or the last one there is.
+  /// The tick at which a timer fires, at most the last tick.
   std::int64_t fires_at(std::int64_t when) const noexcept {
     const std::int64_t whole = by_tick_.quotient(when);
     const std::int64_t tick = whole + (whole * shape_.tick != when);
@@ -166,35 +165,35 @@ class timing_wheel {
     if (__builtin_mul_overflow(tick, static_cast<std::int64_t>(shape_.size), &interval)) {
       interval = std::numeric_limits<std::int64_t>::max();  // reaches the end of time
     }
-    // Room for every bucket there is: timers that go down a level need none in the delay queue.
+    // Room for every bucket, so that moving timers down a level needs no memory in the delay queue.
     delays_.reserve((levels_.size() + 1) * shape_.size);
     levels_.push_back(
         {tick, divisor(tick), interval, std::make_unique<wheel_bucket[]>(shape_.size)});
   }
 
-  /// The wheels stand still until a bucket expires. If none has they can go on to `now`, and what
-  /// comes goes no higher than it must.
+  /// The wheels do not move until a bucket expires. If none has expired they can advance to `now`,
+  /// so that a new timer is put no higher than necessary.
   void catch_up(std::int64_t now) noexcept {
     if (now - now_ < shape_.tick || !due_->empty()) return;
     if (delays_.empty() || now < delays_.first_expiry()) turn_to(now - now % shape_.tick);
   }
-  /// To a multiple of the tick. Nothing may be left of what expires before it.
+  /// To a multiple of the tick. No bucket that expires before it may be left.
   void turn_to(std::int64_t now) noexcept {
     now_ = now;
     due_ = &levels_[0].buckets[static_cast<std::size_t>(now / shape_.tick) % shape_.size];
   }
 
-  /// Whether a level reaches as far as `fires`, which is after now_. It starts at the last multiple
-  /// of its tick, as its buckets do; mostly the answer is the same wherever that is.
+  /// Returns whether a level reaches `fires`, which is after now_. The level starts at the last
+  /// multiple of its tick, as its buckets do; usually the result does not depend on where that is.
   bool reaches(const level& l, std::int64_t fires) const noexcept {
     const std::int64_t ahead = fires - now_;
     if (ahead >= l.interval) return false;
     return ahead < l.interval - l.tick || ahead + now_ % l.tick < l.interval;
   }
 
-  /// Puts a timer where it belongs as of now_: among the due, or into a bucket of the first level
-  /// that reaches far enough. False if there is no memory for it. Throws std::bad_alloc if there is
-  /// none for a level.
+  /// Places a timer relative to now_: among the due timers, or into a bucket of the first level
+  /// that reaches far enough. Returns false if there is no memory for it. Throws std::bad_alloc if
+  /// there is none for a level.
   bool put(due t) {
     const std::int64_t fires = fires_at(t.when);
     if (fires <= now_) {
@@ -225,7 +224,7 @@ class timing_wheel {
     chunks_.remove(b, t);
     forget_if_empty(b);
   }
-  /// Nobody wakes for an empty bucket.
+  /// No thread must wake for an empty bucket.
   void forget_if_empty(wheel_bucket& b) noexcept {
     if (b.empty() && delay_queue::has(b)) delays_.remove(b);
   }
@@ -239,10 +238,10 @@ class timing_wheel {
     return t;
   }
 
-  /// Places the timers of a bucket that has expired anew, each on a lower level. False if there was
-  /// no memory for all: the rest stay, and are late; the next tick sees to them.
+  /// Places the timers of an expired bucket on lower levels. Returns false if there was no memory
+  /// for all: the rest stay and are late, until the next tick.
   bool bring_down(wheel_bucket& b) noexcept {
-    // Off the bucket before they are placed: some may come to stand in this very bucket.
+    // Removed from the bucket before they are placed: some may be placed in this same bucket.
     wheel_bucket expired = wheel_chunks::detach(b);
     while (!expired.empty()) {
       if (!put(chunks_.front(expired))) {
@@ -255,7 +254,7 @@ class timing_wheel {
     }
     return true;
   }
-  /// Of a bucket that could not be brought down: its first timer, and then it is tried again.
+  /// Of a bucket that could not be moved down: its first timer; then the move is retried.
   due pop_late(wheel_bucket& b) noexcept {
     delays_.remove(b);
     delays_.offer(b, now_);
@@ -265,14 +264,14 @@ class timing_wheel {
   const wheel_shape shape_;
   const divisor by_tick_;
   const divisor by_size_;
-  const std::int64_t last_tick_;  ///< the number of the last tick there is
+  const std::int64_t last_tick_;  ///< the number of the last tick
   std::vector<level> levels_;
   delay_queue delays_;
   wheel_chunks chunks_;
   std::int64_t now_{0};  ///< the time up to which buckets have expired, a multiple of the tick
-  /// The bucket of now_ on the lowest level: what is in it is due.
+  /// The bucket of now_ on the lowest level: its timers are due.
   wheel_bucket* due_{nullptr};
-  std::size_t size_{0};  ///< timers, the due ones among them
+  std::size_t size_{0};  ///< timers, including due ones
 };
 
 }  // namespace verge::detail

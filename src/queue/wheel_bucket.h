@@ -9,19 +9,17 @@
 //
 //   timer: 8 bytes, which say its chunk, its slot and its bucket
 //
-// Why not a list through the timers: whoever takes a timer out of the middle writes to its two
-// neighbours, and among a million timers these are in no cache. Here a timer that is stopped clears
-// its bit in the head of its chunk, and that is all; the heads of a million timers are 650 KB, and
-// stay in the cache. The entry is left as it is. Its slot goes to the next timer that comes to the
-// bucket, which is soon, so its line is asked for in advance. And a timer needs but 8 bytes of its
-// own, so that all of its node is one line.
+// Why not an intrusive list: removing a timer would write to its two neighbours, and among a
+// million timers these are in no cache. Here stopping a timer only clears its bit in the head of
+// its chunk; the heads of a million timers are 650 KB, and stay in the cache. The entry is left
+// unchanged. The next timer of the bucket, which comes soon, takes its slot, so the slot's line is
+// prefetched. And a timer needs only 8 bytes, so that its whole node is one line.
 //
-// Promises: putting a timer in and taking one out is constant time. Timers come out in the order in
-// which they came in, as long as none is taken out of the middle. A chunk without timers goes back
-// to where it came from, so a live timer costs a chunk at the very most, and 17 bytes where few are
-// stopped. Only put() needs memory.
+// Promises: adding and removing a timer takes constant time. Timers are returned in the order in
+// which they were added, as long as none is removed from the middle. An empty chunk is freed, so a
+// live timer costs a chunk at most, and 17 bytes if few are stopped. Only put() needs memory.
 //
-// It knows no thread, no clock, and nothing of when a bucket expires.
+// It knows neither threads, nor the clock, nor when a bucket expires.
 #pragma once
 
 #include <bit>
@@ -36,10 +34,10 @@
 
 namespace verge::detail {
 
-/// What a timer brings along to wait in a bucket.
+/// A timer's place in a bucket.
 struct wheel_hook {
   std::uint32_t slot{0};    ///< the number of its chunk x 32 + its slot in that
-  std::uint32_t bucket{0};  ///< 1 + the number of its bucket; 0 while it waits nowhere
+  std::uint32_t bucket{0};  ///< 1 + the number of its bucket; 0 while it is in none
 };
 
 struct wheel_bucket {
@@ -50,11 +48,11 @@ struct wheel_bucket {
   std::uint32_t first{none};  ///< its chunks, see wheel_chunks
   std::uint32_t open{none};   ///< those that have a free slot
   std::int64_t expiry{0};
-  std::uint32_t size{0};      ///< how many timers it has
-  std::uint32_t index{none};  ///< its place in the delay queue, if it is there
+  std::uint32_t size{0};      ///< number of timers
+  std::uint32_t index{none};  ///< its index in the delay queue, if it is there
 };
 
-/// The chunks of all buckets of a wheel, and what is done with them.
+/// The chunks of all buckets of a wheel, and the operations on them.
 class wheel_chunks {
  public:
   using due = due_timer<wheel_hook>;
@@ -68,13 +66,13 @@ class wheel_chunks {
   }
 
   [[nodiscard]] static bool waits(const wheel_hook& t) noexcept { return t.bucket != 0; }
-  /// The number of the bucket that it waits in.
+  /// The number of the bucket that it is in.
   [[nodiscard]] static std::uint32_t bucket_of(const wheel_hook& t) noexcept {
     return t.bucket - 1;
   }
 
-  /// Puts a timer into a bucket, and writes down in its hook where it is. False if there is no
-  /// memory, and then nothing has changed.
+  /// Puts a timer into a bucket and records the place in its hook. Returns false if there is no
+  /// memory; then nothing has changed.
   bool put(wheel_bucket& b, std::uint32_t bucket_number, due t) noexcept {
     if (b.open == none && !add_chunk(b)) [[unlikely]]
       return false;
@@ -90,26 +88,26 @@ class wheel_chunks {
     return true;
   }
 
-  /// Frees the slot that a hook says, or said; the hook is not touched.
+  /// Frees the slot that a hook names, or named; the hook is not accessed.
   void remove(wheel_bucket& b, const wheel_hook& t) noexcept {
     const std::uint32_t c = t.slot / slot_unit;
     const std::uint32_t slot = t.slot % slot_unit;
-    __builtin_prefetch(&at(c).entries[slot], 1);  // the next timer comes here
+    __builtin_prefetch(&at(c).entries[slot], 1);  // for the next timer
     free_slot(b, c, slot);
   }
 
-  /// The first timer of a bucket that is not empty.
+  /// The first timer of a non-empty bucket.
   [[nodiscard]] due front(const wheel_bucket& b) const noexcept {
     const auto slot = static_cast<std::uint32_t>(std::countr_zero(heads_[b.first].taken));
     prefetch_after(b.first, slot);
     return due_of(at(b.first).entries[slot]);
   }
-  /// Frees its slot; its hook is not touched.
+  /// Frees its slot; its hook is not accessed.
   void pop_front(wheel_bucket& b) noexcept {
     free_slot(b, b.first, static_cast<std::uint32_t>(std::countr_zero(heads_[b.first].taken)));
   }
 
-  /// Takes all timers off a bucket. Their hooks still say that they are in it.
+  /// Removes all timers from a bucket. Their hooks still name it.
   static wheel_bucket detach(wheel_bucket& b) noexcept {
     wheel_bucket all;
     all.first = std::exchange(b.first, none);
@@ -117,7 +115,7 @@ class wheel_chunks {
     all.size = std::exchange(b.size, 0);
     return all;
   }
-  /// Gives it back those that are left.
+  /// Returns the remaining timers to it.
   void attach(wheel_bucket& b, wheel_bucket& left) noexcept {
     while (left.first != none) {
       const std::uint32_t c = left.first;
@@ -129,7 +127,7 @@ class wheel_chunks {
     left.open = none;
   }
 
-  /// Shows all timers of a bucket to f(due).
+  /// Calls f(due) for all timers of a bucket.
   template <class F>
   void for_each(const wheel_bucket& b, F&& f) const {
     for (std::uint32_t c = b.first; c != none; c = after<&head::all>(b.first, c)) {
@@ -139,7 +137,7 @@ class wheel_chunks {
     }
   }
 
-  /// Whether rings, bits and hooks fit each other; counts the timers and the chunks.
+  /// Returns whether rings, bits and hooks are consistent; counts the timers and the chunks.
   [[nodiscard]] bool verify(const wheel_bucket& b, std::uint32_t bucket_number, std::size_t& timers,
                             std::size_t& chunks) const noexcept {
     std::size_t mine = 0;
@@ -161,7 +159,7 @@ class wheel_chunks {
     timers += mine;
     return mine == b.size && open == 0;
   }
-  /// How many chunks are in use.
+  /// The number of chunks in use.
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
  private:
@@ -170,7 +168,7 @@ class wheel_chunks {
   static constexpr std::uint32_t all_taken = (std::uint32_t{1} << slots) - 1;
   static constexpr std::uint32_t slot_unit = 32;
   static constexpr std::uint32_t most_chunks = UINT32_MAX / slot_unit;
-  /// How many timers ahead to ask for the memory of one.
+  /// How many timers ahead to prefetch.
   static constexpr std::uint32_t ahead = 6;
 
   struct entry {
@@ -194,7 +192,7 @@ class wheel_chunks {
     std::uint32_t taken = 0;  ///< one bit for each slot
   };
 
-  /// A chunk's number is its index in the slab without the gaps, so that heads_ has none.
+  /// A chunk's number is its index in the slab without gaps, so that heads_ has no gaps.
   static constexpr unsigned number_bits = std::countr_zero(slab_pool::chunk_bytes / stride);
   static constexpr std::uint32_t number_mask = (1U << number_bits) - 1;
   static constexpr unsigned index_bits = 16;
@@ -213,7 +211,7 @@ class wheel_chunks {
     return {.timer = hook_of(e), .when = e.when, .periodic = (e.timer & 1) != 0};
   }
 
-  // Rings of chunks, of which a bucket knows the first.
+  // Rings of chunks; a bucket stores the first.
 
   template <links head::*Ring>
   void push_back(std::uint32_t& first, std::uint32_t c) noexcept {
@@ -285,8 +283,8 @@ class wheel_chunks {
     }
   }
 
-  /// Whoever takes one timer out takes more, and touches them. What is in a free slot is an address
-  /// that was good once, or nothing; it is only asked for.
+  /// A thread that removes one timer usually removes more and accesses them. A free slot holds an
+  /// old address, or none; it is only prefetched.
   void prefetch_after(std::uint32_t c, std::uint32_t slot) const noexcept {
     const chunk& next = at(heads_[c].all.next);
     if (slot + ahead < slots) {

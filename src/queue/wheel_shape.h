@@ -1,4 +1,4 @@
-// What a wheel is told: how long a tick is and how many buckets it has.
+// The shape of a wheel: the length of a tick and the number of buckets.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ struct wheel_shape {
   std::size_t size;   ///< buckets
 };
 
-/// Throws std::invalid_argument, saying which, unless the tick is at least 1 us and at most an hour
-/// and the size from 2 to 2^24.
+/// Throws std::invalid_argument, naming the value, unless the tick is 1 us to 1 h and the size 2 to
+/// 2^24.
 void check_shape(const char* wheel, wheel_shape shape);
 
 /// The number of the first tick that is not before `when`: a timer is never early.

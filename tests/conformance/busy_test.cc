@@ -1,4 +1,4 @@
-// Lines 10, 11 and 32: timers beside processors that are kept busy.
+// Lines 10, 11 and 32: timers while processors are busy.
 
 #include <conformance/conformance.h>
 
@@ -67,7 +67,7 @@ TEST_P(conformance, L11_a_timer_fires_while_select_loops_keep_every_processor_bu
   chan<int> empty;
   std::vector<join_handle<>> loops;
   for (int i = 0; i < 4; ++i) {
-    // Never suspends: there is always a case that can take place.
+    // Never suspends: there is always a ready case.
     loops.push_back(rt.spawn([&]() -> task<> {
       while (!over) co_await verge::select(verge::recv(empty), verge::otherwise());
     }));
@@ -163,7 +163,7 @@ TEST_P(conformance, L32_5000_sleepers_beside_a_million_timers_are_done_within_a_
     }
   });
   for (auto& sleeper : asleep) sleeper.join();
-  EXPECT_LT(processor_time() - before, 60s);  // of work; another's may make it longer
+  EXPECT_LT(processor_time() - before, 60s);  // of work; other load may make it longer
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace {
 const std::error_code too_slow = std::make_error_code(std::errc::stream_timeout);
 const std::error_code went_away = std::make_error_code(std::errc::connection_aborted);
 
-/// Waits until it is done, in simulated time, and says when that was.
+/// Waits until it is done, in simulated time, and returns when that was.
 time_point done_at(simulation& sim, const context& c) {
   EXPECT_FALSE(c.done().recv());
   EXPECT_TRUE(c.err());
@@ -167,10 +167,10 @@ TEST_P(conformance, L42_cancel_before_the_deadline_is_synchronous_and_says_cance
     EXPECT_TRUE(is_closed(c));
   }
   sim.run_for(minutes(2));
-  EXPECT_EQ(ctx.err(), context_errc::cancelled) << "it does not change any more";
+  EXPECT_EQ(ctx.err(), context_errc::cancelled) << "it does not change";
 }
 
-// ---- 43: layers, and cancels that meet ----------------------------------------------------------
+// ---- 43: layers, and concurrent cancels ---------------------------------------------------------
 
 /// Thirty contexts, each derived from the one before, of all kinds.
 std::vector<cancellable> layers(std::mt19937& random, nanoseconds deadline) {
@@ -243,7 +243,7 @@ TEST_P(conformance, L43_interlocked_cancels_do_not_deadlock) {
   sim.run([]() -> task<> {
     auto [parent, cancel_parent] = with_cancel(background());
     auto [child, cancel_child] = with_cancel(parent);
-    // Each cancels the other as soon as it hears of it.
+    // Each cancels the other as soon as it is done.
     auto up = go([c = child, stop = std::move(cancel_parent)]() -> task<> {
       co_await recv(c.done());
       stop();
@@ -255,7 +255,7 @@ TEST_P(conformance, L43_interlocked_cancels_do_not_deadlock) {
     co_await verge::sleep(1ms);
     EXPECT_FALSE(parent.err());
     auto [other, cancel_other] = with_cancel(child);
-    up.cancel();  // which takes the parent's canceller with it
+    up.cancel();  // which destroys the parent's canceller
     co_await recv(other.done());
     co_await down;
     EXPECT_TRUE(parent.err());
@@ -264,7 +264,7 @@ TEST_P(conformance, L43_interlocked_cancels_do_not_deadlock) {
 
 // ---- 44: errors and causes ----------------------------------------------------------------------
 
-TEST_P(conformance, L44_an_error_means_that_done_is_closed_and_the_other_way_round) {
+TEST_P(conformance, L44_there_is_an_error_if_and_only_if_done_is_closed) {
   for (const unsigned processors : {1U, 2U, 4U}) {
     runtime rt(live(processors));
     as_default here(rt);
@@ -349,7 +349,7 @@ TEST_P(conformance, L45_a_callback_on_a_context_that_is_done_is_called_at_once) 
   cancel();
   bool called = false;
   auto f = after_func(ctx, [&] { called = true; });
-  EXPECT_FALSE(called) << "as a task of its own";
+  EXPECT_FALSE(called) << "as a separate task";
   EXPECT_FALSE(f.stop());
   sim.run_for(1ns);
   EXPECT_TRUE(called);
@@ -365,7 +365,7 @@ TEST_P(conformance, L45_a_callback_that_is_stopped_is_not_called) {
   EXPECT_TRUE(ctx.err());
 }
 
-TEST_P(conformance, L45_stop_says_whether_the_callback_is_called_whoever_is_faster) {
+TEST_P(conformance, L45_stop_says_whether_the_callback_is_called_in_a_race) {
   for (const unsigned processors : {1U, 2U, 4U}) {
     runtime rt(live(processors));
     as_default here(rt);

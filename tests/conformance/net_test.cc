@@ -40,7 +40,7 @@ TEST_P(conformance, L46_a_deadline_in_the_past_fails_at_once_even_with_data_read
   }
 }
 
-TEST_P(conformance, L46_accept_likewise) {
+TEST_P(conformance, L46_accept_fails_at_once_too) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
     rt.run([]() -> task<> {
@@ -84,7 +84,7 @@ TEST_P(conformance, L47_a_write_that_is_late_says_how_much_it_wrote) {
   }
 }
 
-TEST_P(conformance, L48_what_has_expired_and_is_cleared_waits_again) {
+TEST_P(conformance, L48_an_expired_deadline_that_is_cleared_lets_operations_wait_again) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
     auto [near, far] = rt.run(connected());
@@ -133,7 +133,7 @@ TEST_P(conformance, L49_a_deadline_is_never_early_and_not_much_too_late) {
         EXPECT_EQ((co_await far.read_some(bytes)).error, net_errc::deadline_exceeded);
         const auto took = clock::now() - start;
         EXPECT_GE(took, d);
-        EXPECT_LT(took, d + 20s) << "early is wrong, late is the machine's doing, up to a point";
+        EXPECT_LT(took, d + 20s) << "early is an error, late may be the machine's fault";
       }
     });
   }
@@ -150,7 +150,7 @@ TEST_P(conformance, L49_a_second_is_a_second) {
   EXPECT_GE(clock::now(), start + second);
 }
 
-TEST_P(conformance, L49_a_deadline_beyond_an_engines_span_is_taken_and_one_before_it_kept) {
+TEST_P(conformance, L49_a_deadline_beyond_an_engines_span_is_accepted_and_one_before_it_kept) {
   runtime rt(live(1));
   auto [near, far] = rt.run(connected());
   bytes64 bytes;
@@ -162,7 +162,7 @@ TEST_P(conformance, L49_a_deadline_beyond_an_engines_span_is_taken_and_one_befor
   EXPECT_GE(clock::now(), start + 5ms);
 }
 
-TEST_P(conformance, L50_a_deadline_is_put_off_while_a_read_waits) {
+TEST_P(conformance, L50_a_deadline_is_postponed_while_a_read_waits) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
     auto [near, far] = rt.run(connected());
@@ -180,7 +180,7 @@ TEST_P(conformance, L50_a_deadline_is_put_off_while_a_read_waits) {
       std::this_thread::sleep_for(1ms);
       const auto next = clock::now() + 20ms;
       far.set_deadline(next);
-      if (clock::now() >= last) break;  // a stall of this machine may have let it pass before
+      if (clock::now() >= last) break;  // it may have passed before during a stall of the machine
       last = next;
     }
     EXPECT_GE(reader.join(), last);
@@ -204,7 +204,7 @@ TEST_P(conformance, L50_eight_threads_move_one_deadline_to_earlier) {
         });
       }
       for (auto& t : threads) t.join();
-      // The last one to set it decides: one of the eight that are about to be due.
+      // The last set decides: one of the eight that are about to be due.
       EXPECT_EQ(reader.join().error, net_errc::deadline_exceeded);
       EXPECT_GE(clock::now(), start + 10ms);
       EXPECT_LT(clock::now(), start + 400s);
@@ -212,7 +212,7 @@ TEST_P(conformance, L50_eight_threads_move_one_deadline_to_earlier) {
   }
 }
 
-/// A read and a write that wait end with `error` once end() is called.
+/// A waiting read and a waiting write end with `error` once end() is called.
 void expect_both_to_end(runtime& rt, tcp_conn& conn, const auto& end, net_errc error) {
   bytes64 bytes;
   auto reader = rt.spawn(read_from(conn, bytes));
@@ -243,8 +243,8 @@ TEST_P(conformance, L51_closing_ends_both_directions_deadline_or_none) {
   }
 }
 
-// A deadline that is just about to pass is put off, again and again: the firing of the old one, if
-// it is on its way, must not be taken for the new one's.
+// A deadline that is just about to pass is postponed, again and again: a firing of the old one that
+// is already on its way must not count for the new one.
 TEST_P(conformance, L52_a_stale_firing_is_recognised_and_ignored) {
   for (const unsigned processors : processor_numbers) {
     runtime rt(live(processors));
@@ -255,7 +255,7 @@ TEST_P(conformance, L52_a_stale_firing_is_recognised_and_ignored) {
       far.set_read_deadline(soon);
       while (clock::now() < soon - 1us) {
       }
-      far.set_read_deadline(clock::now() + 1h);  // whatever has become of the first one
+      far.set_read_deadline(clock::now() + 1h);  // whatever happened to the first one
       bytes64 bytes;
       EXPECT_TRUE(near.write_all("x").wait());
       const io_result got = far.read_some(bytes).wait();
@@ -266,7 +266,7 @@ TEST_P(conformance, L52_a_stale_firing_is_recognised_and_ignored) {
   }
 }
 
-TEST_P(conformance, L52_a_firing_for_one_direction_leaves_the_other_its_time) {
+TEST_P(conformance, L52_a_firing_for_one_direction_does_not_affect_the_other) {
   runtime rt(live(2));
   rt.run([]() -> task<> {
     auto [near, far] = co_await connected();

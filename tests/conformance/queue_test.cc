@@ -10,12 +10,12 @@
 namespace verge::test {
 namespace {
 
-/// A timer of the walk, and what must become of it.
+/// A timer of the walk, and what must happen to it.
 struct walked {
   verge::timer handle;
   time_point due{};
   bool pending{false};
-  /// Firings that were under way when it was stopped or reset: their callbacks are still to come.
+  /// Firings in progress when it was stopped or reset: their callbacks are still to come.
   int under_way{0};
 };
 
@@ -50,7 +50,7 @@ class walk {
         return pass(some_time() / 20);
     }
   }
-  /// Lets all that is pending fire.
+  /// Lets everything pending fire.
   void finish() {
     pass(farthest_);
     pass(1s);
@@ -79,7 +79,7 @@ class walk {
     w.pending = true;
     w.due = sim_.now() + d;
   }
-  /// At the instant at which it fires, the callback may be yet to come.
+  /// At the instant at which it fires, the callback may not have run yet.
   void expect(walked& w, bool was_pending) {
     if (w.pending && !was_pending && w.due <= sim_.now()) {
       ++w.under_way;
@@ -113,7 +113,7 @@ class walk {
 };
 
 TEST_P(conformance, L35_the_queues_are_in_order_after_every_step_of_a_random_walk) {
-  // To look at every bucket of a wheel takes a while.
+  // Checking every bucket of a wheel takes a while.
   const int steps = takes_any_delay() ? scale(20'000, 2'000) : scale(2'000, 200);
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     simulation sim(simulated(seed));
@@ -129,7 +129,7 @@ TEST_P(conformance, L35_the_queues_are_in_order_after_every_step_of_a_random_wal
   }
 }
 
-/// What is due at the instant of a step: the callback has run or has not, by the seed.
+/// For what is due at the instant of a step, the seed decides whether the callback has run.
 TEST_P(conformance, L35_the_queues_are_in_order_after_a_storm_of_threads_has_passed) {
   runtime rt(live());
   auto& engine = detail::scheduler_of(rt).timers().its_engine();

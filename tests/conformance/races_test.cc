@@ -63,8 +63,8 @@ TEST_P(conformance, L17_with_stops_mixed_in_every_arming_ends_in_exactly_one_way
   EXPECT_TRUE(eventually([&] { return fired + taken_back == armed + 1; }));
 }
 
-/// Takes a time back, with stop or reset, while somebody receives it: false is said only if it has
-/// been received, for what nobody has received is taken back.
+/// Revokes a time, with stop or reset, while another thread receives it: the call returns false
+/// only if the time has been received, as an unreceived time is revoked.
 template <class TakeBack>
 void is_false_exactly_if_received(runtime& rt, int rounds, TakeBack take_back) {
   const int received = rt.run([&]() -> task<int> {
@@ -189,7 +189,7 @@ TEST_P(conformance, L20_many_tasks_receive_and_reset_one_timer) {
   EXPECT_TRUE(received == wanted || clock::now() > end) << received << " of " << wanted;
 }
 
-/// The thread sanitizer is the one who checks this.
+/// The thread sanitizer checks this.
 TEST_P(conformance, L34_what_happened_before_start_or_reset_is_visible_to_the_callback) {
   runtime rt(live());
   on_threads(rt, 4, [&](int) {
@@ -212,7 +212,7 @@ TEST_P(conformance, L34_what_happened_before_start_or_reset_is_visible_to_the_ca
   });
 }
 
-TEST_P(conformance, L34_what_happened_before_reset_is_visible_to_whoever_receives_the_time) {
+TEST_P(conformance, L34_what_happened_before_reset_is_visible_to_the_receiver_of_the_time) {
   runtime rt(live());
   as_default here(rt);
   const int rounds = tick() == 0ns ? scale(2000, 200) : 50;

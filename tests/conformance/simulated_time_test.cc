@@ -15,11 +15,11 @@ namespace {
 
 using testing::HasSubstr;
 
-/// That a break ends a poll is in poller_test.cc; this is what it is for.
+/// poller_test.cc checks that a break ends a poll; this is its purpose.
 TEST_P(conformance, L36_a_worker_that_sleeps_until_a_far_timer_is_woken_for_a_nearer_one) {
   runtime rt(live());
   as_default here(rt);
-  const auto far = verge::after(up_to(2min) / 2);  // farther than any stall of the machine is long
+  const auto far = verge::after(up_to(2min) / 2);  // longer than any stall of the machine
   for (int i = 0; i < 20; ++i) {
     const auto polls = rt.stats().polls;
     if (tick() == 0ns) eventually([&] { return rt.stats().polls > polls; }, 20ms);
@@ -52,7 +52,7 @@ TEST_P(conformance, L37_time_jumps_straight_to_the_next_timer_when_everything_is
   EXPECT_LE(sim.jumps(), 1u + GetParam().levels);
 }
 
-TEST_P(conformance, L37_time_stands_still_while_anything_can_run) {
+TEST_P(conformance, L37_time_does_not_advance_while_anything_can_run) {
   simulation sim(simulated());
   const auto start = sim.now();
   const auto soon = verge::after(1ns);
@@ -77,7 +77,7 @@ TEST_P(conformance, L37_time_jumps_once_per_instant_at_which_something_is_due) {
   put_off.reset(up_to(1h));
   sim.run_for(10s);
   EXPECT_GE(sim.jumps(), 10u);
-  EXPECT_LE(sim.jumps(), 10u * (1 + GetParam().levels)) << "it stops where nothing happens";
+  EXPECT_LE(sim.jumps(), 10u * (1 + GetParam().levels)) << "it stops at a time without events";
   for (const auto& c : all) EXPECT_TRUE(c.try_recv());
 }
 
@@ -103,8 +103,8 @@ TEST_P(conformance, L37_a_day_of_tickers_and_time_outs_is_done_at_once) {
       }
     }
   });
-  // The simple wheel looks at all 86 million ticks on the way. With a sanitizer, which makes that
-  // the better part of a minute, two hours and a half will do.
+  // The simple wheel visits all 86 million ticks on the way. With a sanitizer, where that takes
+  // most of a minute, two hours and a half are enough.
   const int periods = takes_any_delay() ? 8640 : scale(8640, 900);
   sim.run_for(periods * up_to(10s));
   EXPECT_EQ(ticks, periods);
@@ -137,7 +137,7 @@ TEST_P(conformance,
   EXPECT_EQ(b.try_recv(), 1);
 }
 
-TEST_P(conformance, L38_a_timer_that_was_stopped_or_never_comes_is_no_way_out_of_a_deadlock) {
+TEST_P(conformance, L38_a_stopped_or_never_due_timer_does_not_prevent_a_deadlock) {
   simulation sim(simulated());
   verge::timer stopped(1h > up_to(1h) ? up_to(1h) : nanoseconds(1h));
   stopped.stop();
@@ -152,7 +152,7 @@ TEST_P(conformance, L38_a_timer_that_was_stopped_or_never_comes_is_no_way_out_of
   }
 }
 
-/// The order in which timers of one instant are served, and who took part.
+/// The order in which timers of one instant are served, and the participants.
 std::vector<int> order_of_one_instant(const simulation_options& options) {
   simulation sim(options);
   std::vector<int> order;

@@ -14,7 +14,7 @@
 namespace verge::test {
 namespace {
 
-/// Sends the calling thread a signal every now and then, for as long as it lives.
+/// Sends the calling thread a signal now and then during its lifetime.
 class signal_storm {
  public:
   signal_storm() {
@@ -25,7 +25,7 @@ class signal_storm {
       while (!over_.load()) {
         pthread_kill(target, SIGUSR1);
         ++sent_;
-        std::this_thread::sleep_for(1ms);  // a storm, and yet the target gets to do something
+        std::this_thread::sleep_for(1ms);  // many, but the target still makes progress
       }
     });
   }
@@ -59,7 +59,7 @@ TEST_P(conformance, L01_signals_do_not_cut_a_sleep_short) {
   runtime rt(live());
   as_default here(rt);
   signal_storm storm;
-  while (storm.sent() == 0) {  // again, if the storm's thread did not get to run
+  while (storm.sent() == 0) {  // again, if the signalling thread did not run
     const auto start = clock::now();
     verge::sleep(100ms).wait();
     EXPECT_GE(clock::now() - start, 100ms);
@@ -107,7 +107,7 @@ TEST_P(conformance, L03_the_largest_duration_never_fires_and_delays_no_other) {
     verge::timer t(1s);
     EXPECT_THAT([&] { t.reset(largest); }, is_refused());
     const auto start = sim.now();
-    EXPECT_TRUE(on_time(start + 1s, *t.c().recv())) << "it goes on as before";
+    EXPECT_TRUE(on_time(start + 1s, *t.c().recv())) << "it continues as before";
     return;
   }
   const auto never = verge::after(largest);
@@ -153,7 +153,7 @@ TEST_P(conformance, L04_the_most_negative_duration_fires_at_once) {
   EXPECT_TRUE(on_time(start, sim.now(), 2));
 }
 
-/// Arms itself anew until it has run `left` times, and blocks in each run until all are through.
+/// Rearms itself until it has run `left` times, and blocks in each run until all have run.
 struct chain {
   std::atomic<int> left;
   std::atomic<int> blocked{0};
@@ -172,7 +172,7 @@ struct chain {
   }
 };
 
-TEST_P(conformance, L05_callbacks_that_block_do_not_hold_up_those_they_start) {
+TEST_P(conformance, L05_callbacks_that_block_do_not_delay_those_they_start) {
   runtime rt(live(1));
   as_default here(rt);
   chain c{.left = 10};
@@ -183,7 +183,7 @@ TEST_P(conformance, L05_callbacks_that_block_do_not_hold_up_those_they_start) {
   EXPECT_TRUE(eventually([&] { return c.blocked == 0; }));
 }
 
-TEST_P(conformance, L05_each_callback_is_a_task_of_its_own) {
+TEST_P(conformance, L05_each_callback_is_a_separate_task) {
   simulation sim(simulated());
   const auto start = sim.now();
   chain c{.left = 10};
@@ -242,11 +242,11 @@ TEST_P(conformance, L08_a_value_received_late_carries_the_time_it_fired) {
   EXPECT_TRUE(on_time(start + 40ms, *ticks.try_recv()));
 }
 
-/// Counts what is later than it may be; runs on several tasks at once.
+/// Counts what is later than allowed; runs on several tasks at once.
 class lateness_limit {
  public:
-  /// What is lost turns up when something else wakes its processor, if at all. Two seconds would
-  /// do on a machine of one's own; one that is busy may need those itself.
+  /// A lost timer fires when something else wakes its processor, if at all. Two seconds would be
+  /// enough on an idle machine, but not on a busy one.
   static constexpr auto limit = 10s;
 
   void fired(time_point asked_for) {
@@ -258,7 +258,7 @@ class lateness_limit {
     }
   }
   nanoseconds worst() const { return nanoseconds(worst_.load()); }
-  /// A million, or as many as can be had in a while.
+  /// A million, or as many as fit into some time.
   bool time_is_up() const { return time_is_up_; }
 
  private:
@@ -267,7 +267,7 @@ class lateness_limit {
   std::atomic<std::int64_t> worst_{0};
 };
 
-/// Several tasks at once do `loop`, each so often at most, and none of its timers is left lying.
+/// Several tasks run `loop` concurrently, each at most that often, and none of its timers is lost.
 template <class Loop>
 void expect_none_left_lying(runtime& rt, Loop loop) {
   lateness_limit late;
@@ -279,7 +279,7 @@ void expect_none_left_lying(runtime& rt, Loop loop) {
   EXPECT_LT(late.worst(), lateness_limit::limit);
 }
 
-TEST_P(conformance, L09_no_new_timer_of_zero_duration_is_left_lying) {
+TEST_P(conformance, L09_no_new_timer_of_zero_duration_is_lost) {
   runtime rt(live());
   expect_none_left_lying(rt, [](lateness_limit& late, int most) -> task<> {
     for (int n = 0; n < most && !late.time_is_up(); ++n) {
@@ -291,7 +291,7 @@ TEST_P(conformance, L09_no_new_timer_of_zero_duration_is_left_lying) {
   });
 }
 
-TEST_P(conformance, L09_no_callback_of_zero_duration_is_left_lying) {
+TEST_P(conformance, L09_no_callback_of_zero_duration_is_lost) {
   runtime rt(live());
   expect_none_left_lying(rt, [](lateness_limit& late, int most) -> task<> {
     chan<bool> done(1);
@@ -304,7 +304,7 @@ TEST_P(conformance, L09_no_callback_of_zero_duration_is_left_lying) {
   });
 }
 
-TEST_P(conformance, L09_no_reset_to_zero_is_left_lying) {
+TEST_P(conformance, L09_no_reset_to_zero_is_lost) {
   runtime rt(live());
   expect_none_left_lying(rt, [](lateness_limit& late, int most) -> task<> {
     verge::timer t(0s);

@@ -147,12 +147,12 @@ TEST_P(conformance, L16_a_hundred_timers_walked_at_random_all_fire_promptly_at_t
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     simulation sim(simulated(seed));
     std::mt19937_64 random(seed);
-    // What is due at once, as they all are to begin with, fires when the simulation next runs: some
+    // Timers that are due at once, as all are initially, fire when the simulation next runs: some
     // of them before they are reset, and some not.
     std::vector<int> fired(100, 0);
     std::vector<walker> all;
     for (int& mine : fired) all.push_back({.timer = after_func(0ns, [&] { ++mine; })});
-    std::vector<int> at(all.size(), 0);      // how far each has come
+    std::vector<int> at(all.size(), 0);      // the progress of each
     std::vector<int> wanted(all.size(), 1);  // firings
     std::size_t walking = all.size();
     time_point ended{};
@@ -207,7 +207,7 @@ TEST_P(conformance, L16_the_same_walk_by_many_tasks_in_real_time) {
       const auto pause = [&] { return verge::sleep((random() % 20) * 50us); };
       walker w{.timer = after_func(0ns, [&] { ++fired; })};
       if (random() % 2 == 0) co_await pause();
-      // Far enough for none to come while the machine is busy elsewhere.
+      // Far enough that none fires while the machine is busy elsewhere.
       if (!w.timer.reset(minutes(7))) ++wanted;  // it has fired, or is about to
       for (const int n : {5, 7, 6}) {
         w.reset(minutes(n));
@@ -258,7 +258,7 @@ TEST_P(conformance, L22_due_now_with_the_largest_period_fires_once_and_delays_no
   const auto start = sim.now();
   EXPECT_TRUE(on_time(start + 5ms, *verge::after(5ms).recv()));
   EXPECT_EQ(called, 1);
-  // Never again; or when the longest period that the engine takes is over, and not before.
+  // Never again, or only after the longest period that the engine supports.
   const nanoseconds a_while = 24h * 365 * 50;
   sim.run_for(std::min(largest - 10ms, a_while));
   EXPECT_EQ(called, 1);
@@ -276,7 +276,7 @@ TEST_P(conformance, L23_stop_inside_the_callback_is_false_for_a_one_shot_and_tru
   ticks = every(1ms, [&] { ticker_stopped.push_back(ticks.stop()); });
   sim.run_for(1s);
   EXPECT_EQ(once_stopped, std::vector{false});
-  EXPECT_EQ(ticker_stopped, std::vector{true}) << "and it ticks no more";
+  EXPECT_EQ(ticker_stopped, std::vector{true}) << "and it does not tick again";
 }
 
 TEST_P(conformance, L23_reset_inside_the_callback_starts_it_again) {
@@ -324,7 +324,7 @@ TEST_P(conformance, L24_a_callback_may_destroy_its_own_handle) {
   for (int round = 0; round < 50; ++round) {
     std::atomic<bool> in_place{false};
     std::atomic<int> destroyed{0};
-    // The function owns the handle, and the handle the function: nothing is left of either.
+    // The function owns the handle, and the handle the function: both are destroyed.
     auto once = std::make_shared<verge::timer>();
     *once = after_func(0s, [once, &in_place, &destroyed] {
       while (!in_place) std::this_thread::yield();

@@ -14,7 +14,7 @@
 namespace verge::test {
 namespace {
 
-TEST_P(conformance, L25_a_ticker_ticks_and_goes_on_at_the_period_it_is_reset_to) {
+TEST_P(conformance, L25_a_ticker_ticks_and_continues_at_the_period_it_is_reset_to) {
   simulation sim(simulated());
   constexpr int n = 10;
   constexpr auto period = 50ms;
@@ -67,7 +67,7 @@ TEST_P(conformance, L26_a_period_of_zero_or_less_is_an_error) {
   verge::ticker tk(20ms);
   EXPECT_THAT([&] { tk.reset(0s); }, refused);
   EXPECT_THAT([&] { tk.reset(-1h); }, refused);
-  EXPECT_TRUE(on_time(start + 20ms, *tk.c().recv())) << "it goes on as before";
+  EXPECT_TRUE(on_time(start + 20ms, *tk.c().recv())) << "it continues as before";
 }
 
 TEST_P(conformance, L27_tick_of_zero_or_less_gives_a_channel_that_never_delivers) {
@@ -101,12 +101,12 @@ TEST_P(conformance, L28_create_tick_and_stop_in_a_loop_never_deadlocks) {
   for (auto& t : threads) t.join();
 }
 
-/// Ticks that have been received: as many as wanted, or as can be had in a while.
+/// Ticks that have been received: as many as wanted, or as fit into some time.
 class tick_count {
  public:
   explicit tick_count(int wanted) : wanted_(wanted) {}
 
-  /// One more. True for the one that makes it enough.
+  /// Counts one more. Returns true for the one that makes it enough.
   bool one_more() {
     return (++received_ >= wanted_ || clock::now() > end_) && !enough_.exchange(true);
   }
@@ -165,12 +165,12 @@ TEST_P(conformance, L30_a_slow_receiver_finds_exactly_one_tick_waiting) {
   sim.run_for(1s + 10ms);
   EXPECT_EQ(tk.c().size(), 1u);
   EXPECT_TRUE(on_time(start + 20ms, *tk.c().try_recv()));
-  EXPECT_FALSE(tk.c().try_recv()) << "the missed ones are gone";
-  EXPECT_TRUE(on_time(start + 1s + 20ms, *tk.c().recv())) << "and the grid is as it was";
+  EXPECT_FALSE(tk.c().try_recv()) << "the missed ones are dropped";
+  EXPECT_TRUE(on_time(start + 1s + 20ms, *tk.c().recv())) << "and the grid is unchanged";
 }
 
-/// Seen at `seen`, a timer that is due at 100 and every 10 from then: gives when it fires next.
-/// All times in units; a unit is what the engine can tell apart.
+/// For a timer that is due at 100 and every 10 from then, and is processed at `seen`: returns when
+/// it fires next. All times in units; a unit is the resolution of the engine.
 std::vector<std::int64_t> firings(verge::engine engine, nanoseconds unit, int seen) {
   simulation sim({.engine = engine, .start = time_point(seen * unit)});
   std::vector<std::int64_t> at;
@@ -181,7 +181,7 @@ std::vector<std::int64_t> firings(verge::engine engine, nanoseconds unit, int se
 }
 
 TEST_P(conformance, L31_a_late_ticker_catches_up_to_its_grid) {
-  // A wheel may take its firing a tick late, and go on from there: ten of its ticks to a unit.
+  // A wheel may fire a tick late and continue from there: a unit is ten of its ticks.
   const nanoseconds unit = tick() == 0ns ? 1ns : 10 * tick();
   const auto at_109 = firings(GetParam().engine, unit, 109);
   ASSERT_GE(at_109.size(), 3u);
@@ -203,7 +203,7 @@ struct counted_tickers {
     auto& n = ticks.emplace_back(std::make_unique<std::atomic<int>>(0));
     all.push_back(every(1ms, [count = n.get()] { ++*count; }));
   }
-  /// Waits until each has ticked a few times more.
+  /// Waits until each has ticked a few more times.
   bool all_go_on() const {
     std::vector<int> goal;
     for (const auto& n : ticks) goal.push_back(*n + 3);
@@ -216,13 +216,13 @@ struct counted_tickers {
   }
 };
 
-TEST_P(conformance, L33_the_number_of_processors_changes_and_every_ticker_goes_on) {
+TEST_P(conformance, L33_the_number_of_processors_changes_and_every_ticker_continues) {
   runtime rt(live(4));
   as_default here(rt);
   counted_tickers tickers;
   for (int i = 0; i < 4; ++i) {
     tickers.add();
-    // From tasks, so that some are the processors' own.
+    // From tasks, so that some belong to the processors.
     rt.run([&] {
       for (int n = 0; n < 4; ++n) tickers.add();
     });

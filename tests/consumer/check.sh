@@ -108,7 +108,7 @@ case ${1:?which case} in
     ((exported > 0)) || fail "libverge.so exports nothing"
     [[ $(readelf --dynamic "$library") == *"soname: [libverge.so.${VERSION%.*}]"* ]] ||
       fail "libverge.so has another soname than libverge.so.${VERSION%.*}"
-    # Its threads, and its handlers of fork, exit and thread end, would run on.
+    # Its threads, and its handlers for fork, exit and thread end, would continue to run.
     [[ $(readelf --dynamic "$library") == *NODELETE* ]] || fail "libverge.so can be unloaded"
     echo "$exported names of verge are exported, each from a public header"
     ;;

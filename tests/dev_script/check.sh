@@ -36,12 +36,12 @@ stand_in sudo 'exit 1'
 stand_in dpkg-query 'printf "installed %s\n" "${@:3}" | grep -vE " (libgmock-dev|ninja-build)$"; exit 1'
 
 dev_test() { dev_as "$1" test; }
-dev_as() {  # root|user COMMAND..: runs ./dev COMMAND as one who is root or is not
+dev_as() {  # root|user COMMAND..: runs ./dev COMMAND as root or as another user
   local as=()
   if [[ $1 == user ]] && ((EUID == 0)); then
     as=(setpriv --reuid=65534 --clear-groups)
   elif [[ $1 == root ]] && ((EUID != 0)); then
-    # Nobody else can be root here; sudo that lets one through comes to the same.
+    # Only root can be root here; a sudo stand-in that always succeeds has the same effect.
     stand_in sudo '[[ $1 == --non-interactive ]] || exec "$@"'
   fi
   # Read here and run in /, as that user may have no way into the project's folder.
@@ -57,7 +57,7 @@ case ${1:?which case} in
     said 'installing what is missing: libgmock-dev ninja-build$' || fail "it did not say what it installs"
     called 'apt-get install .* libgmock-dev ninja-build$' || fail "it did not install exactly that"
     called 'apt-get update' && fail "it fetched lists that it had"
-    called 'ctest --preset release' || fail "it did not go on to the tests"
+    called 'ctest --preset release' || fail "it did not continue to the tests"
     ;;
 
   names_a_missing_package_once)
@@ -77,11 +77,11 @@ case ${1:?which case} in
     stand_in dpkg-query 'shift 2; printf "installed %s\n" "$@"'
     dev_test user || fail "it failed"
     called '^apt-get\|^sudo' && fail "it called the package manager"
-    called 'ctest --preset release' || fail "it did not go on to the tests"
+    called 'ctest --preset release' || fail "it did not continue to the tests"
     ;;
 
   prints_the_command_where_it_may_not)
-    dev_test user && fail "it went on without the packages"
+    dev_test user && fail "it continued without the packages"
     said 'sudo apt-get install --yes --no-install-recommends libgmock-dev ninja-build$' ||
       fail "it did not print the command to run"
     called '^apt-get' && fail "it called the package manager"

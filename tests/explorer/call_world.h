@@ -1,8 +1,8 @@
-// call_world: the calls of one timer under the explorer - firings, workers that run what is queued,
+// call_world: the calls of one timer under the explorer: firings, workers that run what is queued,
 // and the destruction of the handle.
 //
-// The word (timer/call_count.h) is the real one. Around it stands what callback.cc does with it: a
-// run queue, references, and a room where a destructor waits.
+// The word (timer/call_count.h) is the real one. Around it is a model of callback.cc: a run queue,
+// references, and a waiting destructor.
 //
 //   overlap     two calls never run at the same time
 //   queue       the node is on the run queue at most once
@@ -26,8 +26,8 @@ namespace verge::test {
 
 using detail::call_mutant;
 
-/// fire: the engine finds the timer due; work: a worker runs what is queued, until all has fired
-/// and been run; destroy: the handle.
+/// fire: the engine finds the timer due; work: a worker runs what is queued, until everything has
+/// fired and run; destroy: the handle is destroyed.
 enum class call_action { fire, work, destroy };
 
 struct call_scenario {
@@ -163,7 +163,7 @@ class call_world final : public program, public watcher {
     }
   }
 
-  /// Runs what is queued. Ends when nothing will be queued any more.
+  /// Runs what is queued. Ends when nothing more will be queued.
   void work() {
     for (;;) {
       std::uint64_t one = queued_.load();
@@ -213,10 +213,10 @@ class call_world final : public program, public watcher {
   }
 
   void release() {
-    if (--references_ < 0) explorer_.fail("references", "one is dropped once too often");
+    if (--references_ < 0) explorer_.fail("references", "dropped once too often");
     poke();
   }
-  /// Lets workers look again whether they are through.
+  /// Lets workers check again whether they are finished.
   void poke() { queued_.fetch_add(0, std::memory_order_relaxed); }
 
   explorer& explorer_;

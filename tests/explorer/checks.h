@@ -1,21 +1,21 @@
-// checks: what must be so of the timers and heaps of a scenario.
+// checks: the invariants of the timers and heaps of a scenario.
 //
 // After every step:
 //   state change   each change of a timer's state is one that the table has for the operation
-//   holder         a held timer is let go by the thread that holds it
+//   holder         a held timer is released by the thread that holds it
 //   structure      a timer in a state that says it is on a heap is on one, its owner's; one that
 //                  says it is on none is on none
 //   sleepers       next_when() of a heap is no later than any timer on it that is pending
-//   references     nothing touches a timer that was freed, and none is freed whose handle is there
-//   bad timer      the machine has not met what it calls impossible
-// When all threads are through:
+//   references     no freed timer is accessed, and none is freed while its handle exists
+//   bad timer      the machine has found no impossible state
+// When all threads have finished:
 //   heap order, counters, references
-//                  as they must be when nobody is in the middle of anything
-//   answers        what stop and reset said and what fired has an explanation (history.h)
+//                  as they must be when no operation is in progress
+//   answers        what stop and reset returned and what fired is linearizable (history.h)
 //   oversleeping   a poller that went to sleep was woken, or nothing is due before it wakes
 //   drain          run on as a scheduler would, sleeping from one next_when() to the next, every
 //                  pending timer fires, once, at its time; then the heaps are empty
-//   busy loop      and nobody was woken for nothing
+//   busy loop      and there was no unnecessary wake-up
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class checks {
     for (std::size_t i = 0; i < stage_.all.size(); ++i) inspect(stage_.all[i], i);
   }
 
-  /// What holds when nobody is in the middle of anything.
+  /// What holds when no operation is in progress.
   void at_rest() {
     heaps_at_rest();
     for (std::size_t i = 0; i < stage_.all.size(); ++i) check_timer(stage_.all[i], i);
@@ -50,7 +50,7 @@ class checks {
     for (std::size_t h = 0; h < stage_.heaps.size(); ++h) check_heap(h);
   }
 
-  /// What holds when all that was pending has run; `expected` is how timer i was armed before.
+  /// What holds when everything pending has run; `expected` is how timer i was armed before.
   void after_drain(const timer& t, std::size_t i, const arming& expected) {
     const std::size_t times = !expected.pending ? 0 : expected.period > 0 ? 2 : 1;
     if (t.drained.size() != times) {
@@ -79,8 +79,8 @@ class checks {
       found += stage_.count(ts, t);
       locked = locked || ts.lock.taken();
     }
-    // While a heap is locked its array may be in the middle of something: a timer twice in it is
-    // being moved over itself, one that is there already has yet to be let go.
+    // While a heap is locked its array may be inconsistent: a timer that is in it twice is being
+    // moved, and one that is already in it has not been released yet.
     if (is_on_heap(s) && !is_held(s)) {
       if (owner == nullptr) {
         stage_.runner.fail("structure",
@@ -99,7 +99,7 @@ class checks {
       const std::int64_t look = stage_.first_look(*owner);
       if (look == 0 || look > due) {
         stage_.runner.fail("sleepers", stage_.name(i) + " is due at " + std::to_string(due) +
-                                           " and its heap is to be looked at " +
+                                           " and its heap must be checked at " +
                                            (look == 0 ? "never" : "at " + std::to_string(look)));
       }
     }

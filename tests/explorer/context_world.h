@@ -1,17 +1,17 @@
-// context_world: contexts under the explorer - what a few threads do to a small tree of scopes, and
-// everything that is checked about it.
+// context_world: contexts under the explorer: the operations of a few threads on a small tree of
+// scopes, and all checks.
 //
 // The tree (context/scope_tree.h) and the stop listener (context/stop_listener.h) are the real
-// ones. What they stand on is modelled: a timer is a state that one thread may fire, a stop source
-// behaves as the standard says of std::stop_source with one callback, a channel is open or closed.
+// ones. Their environment is modelled: a timer is a state that one thread may fire, a stop source
+// behaves like std::stop_source with one callback, a channel is open or closed.
 //
-// Each operation that a handle makes possible has a handle of its own, and drops it in the end. So
-// when all threads are through nobody uses any scope.
+// Each operation on a handle has its own handle and drops it in the end. So when all threads have
+// finished, no scope has a user.
 //
-//   memory      a scope is never touched after it was freed, is freed once, and in the end each is
+//   memory      a scope is not accessed after it was freed, is freed once, and in the end each is
 //   cancelled   when cancel returns the scope is done, and so is all that was beneath it
-//   channel     whoever finds it closed finds the scope done, and the other way round
-//   told        a hook is told once, unless it was removed before; a source is stopped once
+//   channel     it is closed if and only if the scope is done
+//   told        a hook is called once, unless it was removed before; a source is stopped once
 //   callback    a stop callback is not destroyed while it is constructed, or while another thread
 //               runs it
 #pragma once
@@ -48,7 +48,7 @@ struct scope_op {
 struct scope_setup {
   int parent = -1;
   bool channel = false;
-  bool source = false;  ///< its stop_token was asked for
+  bool source = false;  ///< its stop_token was requested
   bool timer = false;
   bool listens = false;  ///< to the one stop source of the scenario
 };
@@ -88,7 +88,7 @@ inline void model_touched(const void* p) {
   explorer::active()->fail(std::move(check), std::move(detail));
 }
 
-/// A lock whose memory is checked when it is taken and when it is given back.
+/// A lock whose memory is checked when it is locked and unlocked.
 class scope_lock {
  public:
   void lock() {
@@ -194,8 +194,8 @@ class model_stop_callback final : public model_stop_source::callback {
   F f_;
 };
 
-/// A timer and what an engine promises of it: it fires or is stopped, not both. Like the real
-/// node, it outlives the scope.
+/// A timer with an engine's guarantee: it fires or is stopped, not both. Like the real node, it
+/// outlives the scope.
 template <class Scope>
 class model_timer {
  public:
@@ -298,7 +298,7 @@ class explored_scope : public detail::scope_tree<explored_scope_policy<Mutation>
   [[nodiscard]] bool owns_source() const { return has_source_; }
 
   void listen(model_stop_source& to) { listener_.listen(*this, {&to}); }
-  /// What a thread finds that looks at the channel and at the state, in either order.
+  /// What a thread sees that reads the channel and the state, in either order.
   void look() {
     if (!has_channel_) return;
     const bool closed = closed_.load();
@@ -358,8 +358,8 @@ class context_world final : public program, public watcher {
 
   void prepare() override {
     watcher::now = this;
-    // The last schedule may have been given up in the middle of anything: its scopes are not
-    // destroyed as scopes, their memory is just taken back.
+    // The last schedule may have been abandoned at any point: its scopes are not destroyed as
+    // scopes, only their memory is freed.
     for (slot& s : slots_) s.used = false;
     source_ = std::make_unique<model_stop_source>();
     hooks_.clear();
@@ -387,7 +387,7 @@ class context_world final : public program, public watcher {
       if (!s.used) continue;
       scope& one = s.get();
       const std::string name = "scope " + std::to_string(one.number());
-      // A scope that listens is not used any more, and so is done: it has left the source.
+      // A listening scope has no user any more, and so is done: it has left the source.
       if (!one.is_freed()) explorer_.fail("memory", name + " is never freed");
       const int stops = one.owns_source() ? 1 : 0;
       if (one.times_stopped() != stops) {
@@ -395,7 +395,7 @@ class context_world final : public program, public watcher {
                                    std::to_string(one.times_stopped()) + " times");
       }
     }
-    if (!source_->is_idle()) explorer_.fail("callback", "still registered when nobody listens");
+    if (!source_->is_idle()) explorer_.fail("callback", "still registered without a listener");
     for (const auto& h : hooks_) {
       if (h->told != 1) {
         explorer_.fail("told", "a hook was told " + std::to_string(h->told) + " times");
@@ -421,7 +421,8 @@ class context_world final : public program, public watcher {
 
  private:
   static constexpr std::size_t most_scopes = 8;
-  /// Memory for one scope. It stays readable when the scope is freed, so that a touch is reported.
+  /// Memory for one scope. It stays readable after the scope is freed, so that an access is
+  /// reported.
   struct slot {
     alignas(scope) std::byte bytes[sizeof(scope)];
     std::optional<model_timer<scope>> timer;
@@ -495,7 +496,7 @@ class context_world final : public program, public watcher {
     }
   }
 
-  /// Whether scope i is the root, or was derived from it.
+  /// Returns whether scope i is the root, or was derived from it.
   bool is_beneath(std::size_t i, std::size_t root) const {
     for (int up = static_cast<int>(i); up >= 0;
          up = scenario_.scopes[static_cast<std::size_t>(up)].parent) {

@@ -1,5 +1,5 @@
-// drain: what a scheduler does once all threads are through, from one time at which there is
-// something to do to the next, until there is nothing left.
+// drain: what a scheduler does after all threads have finished: it goes from one time with
+// something due to the next, until nothing is left.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace verge::test {
 
-/// `run(place, at)` does what is due in one of the places, `next(place)` says when there is more to
-/// do there, 0 if never. Nobody may be woken for what has been done.
+/// `run(place, at)` runs what is due in one of the places, `next(place)` returns when more is due
+/// there, 0 if never. There must be no wake-up for what has been done.
 template <class Places, class Run, class Next>
 void drain(explorer& e, Places& places, std::int64_t at, Run run, Next next) {
   for (;;) {
@@ -22,9 +22,8 @@ void drain(explorer& e, Places& places, std::int64_t at, Run run, Next next) {
     }
     if (earliest == 0) return;
     if (earliest <= at) {
-      e.fail("busy loop", "all that is due at " + std::to_string(at) +
-                              " has run, and something is to be done at " +
-                              std::to_string(earliest));
+      e.fail("busy loop", "everything due at " + std::to_string(at) +
+                              " has run, and more is due at " + std::to_string(earliest));
     }
     at = earliest;
   }

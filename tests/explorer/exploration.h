@@ -1,8 +1,8 @@
-// exploration: goes through a list of scenarios and adds up.
+// exploration: explores a list of scenarios and sums up.
 //
 //   const exploration e = explore_all<explorer_policy<>>("pairs", pairs(), any_number);
 //
-// stops at the first failure, which then says how to see it again:
+// stops at the first failure, which says how to replay it:
 //
 //   VERGE_SCHEDULE='waiting@90, del|run=0101' explorer_test --gtest_filter=...
 //
@@ -23,8 +23,8 @@
 
 namespace verge::test {
 
-/// The thread sanitizer would have to be told of each fiber, and could see nothing: they never run
-/// at the same time.
+/// The thread sanitizer would have to be told of each fiber, and could find nothing: they never run
+/// concurrently.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool can_explore = false;
 #else
@@ -48,8 +48,8 @@ struct exploration {
   }
 };
 
-/// The schedule that the environment asks for, if it asks for one of this scenario. Sets `asked` if
-/// it asks for any.
+/// The schedule requested by the environment, if it is of this scenario. Sets `asked` if any is
+/// requested.
 inline std::optional<std::string> schedule_to_replay(const std::string& name, bool& asked) {
   const char* set = std::getenv("VERGE_SCHEDULE");
   asked = set != nullptr;
@@ -72,7 +72,7 @@ std::vector<Scenario> thinned(const std::vector<Scenario>& list, std::size_t n) 
   return few;
 }
 
-/// Explores each in a World of its own. `name_of_one` says what it is called.
+/// Explores each in its own World. `name_of_one` returns its name.
 template <class World, class Scenario, class Name>
 exploration explore_each(const std::string& what, const std::vector<Scenario>& list,
                          int preemptions, Name name_of_one) {

@@ -1,4 +1,4 @@
-// What every test that goes through schedules begins with.
+// The base of every test that explores schedules.
 #pragma once
 
 #include <gtest/gtest.h>

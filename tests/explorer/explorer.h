@@ -1,25 +1,24 @@
-// explorer: runs a small concurrent program under every schedule there is.
+// explorer: runs a small concurrent program under every schedule.
 //
-// The program's threads are fibers. Each of their atomic steps - a load, a store, a
-// compare-and-swap, taking a lock - is announced before it is made (point()); there the explorer
-// decides who goes on. It runs the program again and again from the start, each time with another
-// sequence of decisions, depth first, until there is none left: with any number of preemptions, or
-// with at most so many (switches away from a thread that could have gone on).
+// The program's threads are fibers. Each of their atomic steps (a load, a store, a
+// compare-and-swap, taking a lock) is announced before it is made (point()); there the explorer
+// decides which thread continues. It repeats the program from the start, each time with another
+// sequence of decisions, depth first, until all have been tried: with any number of preemptions, or
+// with a limited number (switches away from a thread that could have continued).
 //
-// What keeps the number of schedules finite, and loses none that matters:
+// These rules keep the number of schedules finite, and lose none that matters:
 //   - A thread that waits for a lock is not chosen until the lock is free.
-//   - A thread that yields has looked at something and found that it must wait. It is not chosen
-//   again
-//     until somebody has written to the place it looked at last: until then it would see the same
-//     and yield again, and nobody could tell.
-// If nobody can be chosen and not all are through, that is a deadlock, or two threads waiting for
-// each other by yielding; reported either way.
+//   - A thread that yields has read something and found that it must wait. It is not chosen again
+//     until the place that it read last is written to: before that it would read the same value and
+//     yield again, without any effect.
+// If no thread can be chosen and not all have finished, that is a deadlock, or two threads that
+// wait for each other by yielding; both are reported.
 //
-// Steps happen one after the other, as if every atomic were sequentially consistent. What a weaker
-// machine could reorder is not explored.
+// Steps happen one after the other, as if every atomic were sequentially consistent. Reorderings of
+// a weaker memory model are not explored.
 //
-// A failure carries its schedule: one digit per step, the thread that made it. Given back, the
-// explorer runs that schedule alone and tells of each step.
+// A failure carries its schedule: one digit per step, the thread that made it. Given a schedule,
+// the explorer runs only that and describes each step.
 #pragma once
 
 #include <cstdint>
@@ -37,18 +36,18 @@ class program {
  public:
   virtual ~program() = default;
   [[nodiscard]] virtual std::size_t threads() const = 0;
-  /// Builds the start, as it is before every schedule.
+  /// Builds the initial state, before every schedule.
   virtual void prepare() = 0;
   /// What thread `i` does.
   virtual void run(std::size_t i) = 0;
   /// Called after every step.
   virtual void inspect() = 0;
-  /// Called when all threads are through.
+  /// Called when all threads have finished.
   virtual void finish() = 0;
 };
 
 struct failure {
-  /// Which check it was, in a word or two.
+  /// The name of the check.
   std::string check;
   std::string detail;
   std::string schedule;
@@ -68,7 +67,7 @@ class explorer {
   static constexpr std::size_t most_threads = 4;
   static constexpr std::size_t most_steps = 2000;
 
-  /// Runs p under all schedules with at most so many preemptions; stops at the first failure.
+  /// Runs p under all schedules with a limited number of preemptions; stops at the first failure.
   outcome explore(program& p, int preemptions = any_number) {
     outcome result;
     path_.clear();
@@ -89,7 +88,7 @@ class explorer {
     return result;
   }
 
-  /// Runs p under one schedule and tells of each step, whether it fails or not.
+  /// Runs p under one schedule and describes each step, whether it fails or not.
   outcome replay(program& p, const std::string& schedule) {
     outcome result;
     path_.clear();
@@ -109,10 +108,10 @@ class explorer {
 
   // For the program while it runs.
 
-  /// The explorer whose threads are running; null outside of schedules, when steps are just made.
+  /// The explorer whose threads are running; null outside schedules, when steps are made directly.
   static explorer* active() { return active_; }
 
-  /// Here the thread is about to make a step.
+  /// The thread is about to make a step.
   void point() { wait_for({}); }
 
   /// As point(), for a step that can be made once `*taken` is false.
@@ -128,21 +127,21 @@ class explorer {
     threads_[current_].seen = stamp;
   }
 
-  /// The thread cannot go on before the place it looked at last has been written to.
+  /// The thread cannot continue before the place it read last has been written to.
   void yield() {
     wait w;
     w.stamp = threads_[current_].looked;
     w.seen = threads_[current_].seen;
     threads_[current_].pending = w;
-    // The next look is the step; it will announce itself, and this must not count as one more.
+    // The next read is the step; it will announce itself, and this must not count as another.
     threads_[current_].yielded = true;
   }
 
   [[nodiscard]] std::size_t current() const { return current_; }
-  /// The number of the step that is being made, from 1.
+  /// The number of the current step, from 1.
   [[nodiscard]] std::size_t step() const { return step_; }
 
-  /// Something is wrong. Does not return: the schedule ends here.
+  /// Reports a failure. Does not return: the schedule ends here.
   [[noreturn]] void fail(std::string check, std::string detail) {
     if (!failed_) {
       failed_ = failure{std::move(check), std::move(detail), schedule_, {}};
@@ -155,7 +154,7 @@ class explorer {
     throw abandoned{};
   }
 
-  /// Whether somebody will read what tell() is told.
+  /// Returns whether the output of tell() is used.
   [[nodiscard]] bool telling() const { return replay_ != nullptr; }
   void tell(const std::string& what) {
     story_ += "  step " + std::to_string(step_) + ", thread " + std::to_string(current_) + ": " +
@@ -164,7 +163,7 @@ class explorer {
 
  private:
   struct abandoned {};
-  /// What a thread needs before it can make its step; all null: nothing.
+  /// What a thread waits for before it can make its step; all null: nothing.
   struct wait {
     const bool* taken = nullptr;
     const std::uint32_t* stamp = nullptr;
@@ -181,7 +180,7 @@ class explorer {
     const std::uint32_t* looked = nullptr;
     std::uint32_t seen = 0;
   };
-  /// One decision: who could go on, in the order of trying, and which of them it is this time.
+  /// One decision: the threads that could continue, in the order of trying, and the current choice.
   struct decision {
     std::uint8_t order[most_threads];
     std::uint8_t count;
@@ -262,7 +261,7 @@ class explorer {
     if (next != me) go_to(me, next);
   }
 
-  /// most_threads: back to whoever started the threads.
+  /// most_threads: back to the caller that started the threads.
   void go_to(std::size_t me, std::size_t next) {
     if (next == most_threads) {
       in_fiber_ = false;
@@ -273,7 +272,7 @@ class explorer {
     }
   }
 
-  /// Who makes the next step. most_threads if all are through.
+  /// The thread that makes the next step. most_threads if all have finished.
   std::size_t choose() {
     decision* d = nullptr;
     if (step_ < path_.size()) {
@@ -285,7 +284,7 @@ class explorer {
         path_.pop_back();
         for (std::size_t i = 0; i < program_->threads(); ++i) {
           if (!threads_[i].done) {
-            fail("deadlock", "thread " + std::to_string(i) + " waits and nobody can go on");
+            fail("deadlock", "thread " + std::to_string(i) + " waits and no thread can continue");
           }
         }
         return most_threads;
@@ -339,7 +338,7 @@ class explorer {
   fiber main_;
   thread threads_[most_threads];
   std::vector<decision> path_;
-  /// Steps before this one were made in the schedule before, and inspected.
+  /// Steps before this one were made, and inspected, in the previous schedule.
   std::size_t fresh_from_ = 0;
   std::size_t step_ = 0;
   std::size_t current_ = 0;

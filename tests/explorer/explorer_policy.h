@@ -1,13 +1,12 @@
-// explorer_policy: the state machine's view of the world while it is explored.
+// explorer_policy: the state machine's policy while it is explored.
 //
-// Every atomic operation and every taking of a lock is a point at which the explorer may switch
-// threads - with one exception: num_timers, the only 32-bit unsigned one, is written under the lock
-// and read by none of the operations, so when it is written cannot matter to any of them. Outside
-// of schedules - while a scenario is set up, and when it is over - they are what they are, and
-// nobody switches.
+// Every atomic operation and every locking is a point at which the explorer may switch threads,
+// with one exception: num_timers, the only 32-bit unsigned one, is written under the lock and read
+// by no operation, so it does not matter when it is written. Outside schedules, while a scenario is
+// set up and after it, there are no switches.
 //
-// What the operations do is watched: `watcher` hears of every touch of an atomic and of every
-// change of a timer's state, references, wakes and bad timers.
+// The operations are observed: `watcher` is told of every access to an atomic and of every change
+// of a timer's state, references, wake-ups and bad timers.
 #pragma once
 
 #include <atomic>
@@ -25,8 +24,7 @@ namespace verge::test {
 using detail::mutant;
 using detail::timer_state;
 
-/// Told of what happens; all addresses are those of atomics or timers. What a world has no use for
-/// it leaves out.
+/// Receives events; all addresses are those of atomics or timers. A world overrides what it needs.
 class watcher {
  public:
   virtual ~watcher() = default;
@@ -130,8 +128,8 @@ class explored_lock {
     }
     taken_ = true;
   }
-  /// Not a step of its own: to those who do not want the lock it changes nothing, and those who do
-  /// can go on from the next step.
+  /// Not a separate step: it changes nothing for threads that do not want the lock, and those that
+  /// do can continue from the next step.
   void unlock() {
     taken_ = false;
     if (auto* e = explorer::active(); e != nullptr && e->telling()) {
@@ -177,7 +175,7 @@ struct explorer_policy {
   static void release(timer& t) { watcher::now->released(&t); }
   [[noreturn]] static void bad_timer(const char* operation, const timer& t, timer_state s) {
     watcher::now->bad(operation, &t, s);
-    std::abort();  // not reached; a virtual function's promise not to return is not believed
+    std::abort();  // not reached; the compiler ignores noreturn on a virtual function
   }
 };
 

@@ -1,12 +1,12 @@
-// fiber: a thread that runs only when it is told to, for the explorer.
+// fiber: a cooperative thread, for the explorer.
 //
-//   fiber main, other;                       // main: the one that is running already
+//   fiber main, other;                       // main: the one that is already running
 //   other.start([](void*) { ... }, arg);     // nothing runs yet
-//   fiber::switch_to(main, other);           // returns when somebody switches back to main
+//   fiber::switch_to(main, other);           // returns on a switch back to main
 //
-// A switch costs some nanoseconds on x86-64, where it is written out; elsewhere it is ucontext's,
-// which makes a system call. A fiber that is started anew forgets what it was in the middle of: no
-// destructor of it runs. The address sanitizer is told of every switch.
+// A switch costs some nanoseconds on x86-64, where it is written in assembly; elsewhere it uses
+// ucontext, which makes a system call. A fiber that is restarted abandons its old stack: no
+// destructor runs. The address sanitizer is told of every switch.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 #endif
 
 #if defined(__x86_64__)
-// Puts the registers that a function must keep onto the stack, changes stacks, takes them off.
+// Pushes the callee-saved registers, switches stacks, pops them.
 extern "C" void verge_test_switch_stack(void** save, void* load);
 asm(R"(
 .text
@@ -65,7 +65,7 @@ class fiber {
     f_ = f;
     arg_ = arg;
 #if defined(__SANITIZE_ADDRESS__)
-    // Frames that were abandoned have left their marks.
+    // Abandoned frames have left poisoned memory.
     ASAN_UNPOISON_MEMORY_REGION(stack_.get(), stack_size);
     fake_stack_ = nullptr;
     bottom_ = stack_.get();
@@ -74,7 +74,7 @@ class fiber {
 #if defined(__x86_64__)
     auto top = reinterpret_cast<std::uintptr_t>(stack_.get() + stack_size) & ~std::uintptr_t{15};
     auto* slot = reinterpret_cast<void**>(top);
-    *--slot = nullptr;                          // where a return address would be
+    *--slot = nullptr;                          // in place of a return address
     *--slot = reinterpret_cast<void*>(&enter);  // popped by ret
     for (int saved = 0; saved < 6; ++saved) *--slot = nullptr;
     sp_ = slot;
@@ -113,8 +113,8 @@ class fiber {
 
   static void arrived([[maybe_unused]] fiber& me) {
 #if defined(__SANITIZE_ADDRESS__)
-    // The sanitizer knows the bounds of the stack that we come from; the first one we could not
-    // know.
+    // The sanitizer returns the bounds of the previous stack; those of the first are not known
+    // otherwise.
     __sanitizer_finish_switch_fiber(me.fake_stack_, &previous_->bottom_, &previous_->size_);
 #endif
   }

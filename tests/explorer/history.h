@@ -1,12 +1,12 @@
-// history: what was done to a timer, and whether one after the other it makes sense.
+// history: the operations on a timer, and whether they are linearizable.
 //
-// To its users a timer is a simple thing: it is pending or not; stop and reset say which and change
-// it; firing needs it pending and due. That is timer_model, and it knows no concurrency. An
-// execution is right if all that happened to a timer - every call with its answer, every firing,
-// and how the timer was found at the end - can be put in one order in which the model gives the
-// same answers, and in which whatever was over before something else began comes before it
-// (linearizability). A stop that says true and is followed by a firing has no such order, nor has a
-// second firing of one arming, nor a firing before its time, nor a reset that got lost.
+// For its users a timer is simple: it is pending or not; stop and reset return which and change it;
+// firing requires it to be pending and due. That is timer_model, which is sequential. An execution
+// is correct if all events of a timer (every call with its result, every firing, and its final
+// state) can be put in one order in which the model gives the same results, and in which an event
+// that ended before another began comes before it (linearizability). A stop that returns true and
+// is followed by a firing has no such order, nor has a second firing of one arming, nor a firing
+// before its time, nor a lost reset.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct arming {
   std::int64_t period = 0;
   std::uint64_t seq = 0;
 
-  /// What a timer that is not pending was armed with does not matter, except what reset keeps.
+  /// How a timer that is not pending was armed does not matter, except for what reset keeps.
   friend bool operator==(const arming& a, const arming& b) {
     return a.pending == b.pending &&
            (!a.pending || (a.when == b.when && a.period == b.period && a.seq == b.seq));
@@ -40,11 +40,11 @@ struct event {
   std::size_t end = 0;
   /// mod, add: all. reset: when. fire: seq, and `when` is the time it was found due at.
   arming with;
-  /// What stop, mod and reset said.
+  /// What stop, mod and reset returned.
   bool answer = false;
 };
 
-/// A timer as its users know it. Each function says whether what happened is possible.
+/// A timer as its users see it. Each function returns whether the event is possible.
 struct timer_model {
   arming now;
 
@@ -86,7 +86,7 @@ struct timer_model {
 inline bool explains(const std::vector<event>& events, timer_model from, const arming& end,
                      std::uint32_t done = 0) {
   if (done + 1 == (1U << events.size())) return from.now == end;
-  // What is next must have begun before anything that is left has ended.
+  // The next event must have begun before any remaining event has ended.
   std::size_t first_end = SIZE_MAX;
   for (std::size_t i = 0; i < events.size(); ++i) {
     if ((done >> i & 1U) == 0) first_end = std::min(first_end, events[i].end);

@@ -1,17 +1,17 @@
-// hybrid_world: the hybrid engine's timers under the explorer - what a few threads do to a few of
-// them, and everything that is checked about it.
+// hybrid_world: the hybrid engine's timers under the explorer: the operations of a few threads on a
+// few timers, and all checks.
 //
-// It is 100 o'clock; an hour is as long as the hint of an entry is exact, so that all the cases of
-// hint and key come up. Two processors' timers are always there.
+// It is 100 o'clock; an hour is the resolution of an entry's hint, so that all cases of hint and
+// key occur. There are always the timers of two processors.
 //
-// Nothing is done to a timer that was freed. (Its word and its tag may be looked at: that is what
-// they are for.) When all threads are through:
-//   wheels         are in order, and say what comes first
+// No operation is made on a freed timer. (Its word and its tag may be read: that is their purpose.)
+// When all threads have finished:
+//   wheels         are in order, and report the first entry
 //   references     are one for the handle and one for being armed
-//   answers        what stop and reset said and what fired has an explanation (history.h)
+//   answers        what stop and reset returned and what fired is linearizable (history.h)
 //   oversleeping   a poller that went to sleep was woken, or nothing is due before it wakes
 //   drain          run on as a scheduler would, sleeping from one time to the next, every armed
-//                  timer fires, once, at its time; nobody is woken for nothing for ever
+//                  timer fires, once, at its time; unnecessary wake-ups end
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class quiet_atomic {
   T value_;
 };
 
-/// explored_atomic takes a 32-bit one for such a figure; the tag is none.
+/// explored_atomic treats a 32-bit one as such a figure; the tag is not one.
 class explored_tag {
  public:
   std::uint32_t load(std::memory_order o) const {
@@ -75,7 +75,7 @@ struct hybrid_node {
 template <hybrid_mutant Mutation>
 struct hybrid_policy {
   static constexpr hybrid_mutant mutation = Mutation;
-  /// So that entries are made ahead of their time, as they are among many.
+  /// So that entries are made early, as among many.
   static constexpr std::size_t many_entries = 0;
   template <class T>
   using atomic =
@@ -135,7 +135,7 @@ struct hybrid_setup {
   std::int64_t period = 0;
   bool stopped = false;
   std::size_t on = 0;
-  bool freed = false;  ///< and its handle has gone: the node waits for a new life
+  bool freed = false;  ///< and its handle was destroyed: the node can be reused
 };
 
 struct hybrid_scenario {
@@ -282,7 +282,7 @@ class hybrid_world final : public program, public watcher {
         const bool answer = wheels_[o.own]->reset_alone(t, with.when, with.period);
         return record(t, event::mod, with, answer);
       }
-      case hybrid_action::drop: {  // as a handle ends: at once, or else the long way
+      case hybrid_action::drop: {  // as a handle is destroyed: fast or slow path
         const bool at_once = timers::disarm_at_once(t);
         if (at_once) released(&t);
         const bool answer = at_once || timers::stop(t);
@@ -320,7 +320,7 @@ class hybrid_world final : public program, public watcher {
       }
       case hybrid_action::sleep:
         return sleep(w);
-      case hybrid_action::end: {  // of the runtime, where timer 0 is alone: as good as a stop
+      case hybrid_action::end: {  // of the runtime, which has only timer 0: equivalent to a stop
         std::size_t n = 0;
         {
           std::lock_guard held(w.lock);
@@ -362,7 +362,7 @@ class hybrid_world final : public program, public watcher {
     }
   }
 
-  /// A time that another thread is about to give may come too late for the order.
+  /// A time that another thread is about to set may come too late for the order.
   [[nodiscard]] bool is_reset_elsewhere(const hybrid_node& t) const {
     for (std::size_t i = 0; i < scenario_.threads.size(); ++i) {
       for (const hybrid_op& o : scenario_.threads[i]) {

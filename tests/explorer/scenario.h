@@ -1,7 +1,7 @@
-// scenario: what a few threads do to a few timers, as data.
+// scenario: the operations of a few threads on a few timers, as data.
 //
-// Two processors' heaps are always there. A timer is brought to its start state by the operations
-// that lead there, so every start is one that can be reached.
+// There are always the heaps of two processors. A timer is brought to its start state by
+// operations, so every start state is reachable.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace verge::test {
 
 using detail::timer_state;
 
-/// What a timer's f does besides being counted.
+/// What a timer's f does besides counting.
 enum class callback { nothing, stops_itself, resets_itself, starts_timer_1 };
 
 struct timer_setup {
@@ -33,14 +33,14 @@ enum class action {
   del,
   mod,
   reset,
-  drop,  // del, and then the handle is gone
+  drop,  // del, then the handle is destroyed
   clean,
   adjust,
   run,
   check,  // what a scheduler does: adjust, then run all that is due, then clear if many are deleted
   clear,
   move,
-  sleep,  // what a poller does: says how long it will sleep, and looks once more
+  sleep,  // what a poller does: announces how long it will sleep, and checks once more
 };
 
 struct op {
@@ -83,7 +83,7 @@ inline std::string to_text(const op& o) {
   return text;
 }
 
-/// The name says all there is to say, so that it can be given back to replay a schedule.
+/// The name is complete, so that a schedule can be replayed from it.
 inline std::string name_of(const scenario& s) {
   std::string text;
   for (const timer_setup& t : s.timers) {

@@ -1,7 +1,7 @@
 // scenarios: the lists that the explorer goes through.
 //
-// Times: it is 100. Timer 0 is what the threads quarrel about; up to two others keep it company, so
-// that it is the head of its heap or is not.
+// Times: it is 100. The threads contend for timer 0; up to two others are beside it, so that it is
+// the head of its heap or not.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace verge::test {
 
-/// How timer 0 can be found when nobody is in the middle of anything.
+/// The states of timer 0 when no operation is in progress.
 inline std::vector<timer_setup> starts() {
   using enum timer_state;
   return {
@@ -28,8 +28,8 @@ inline std::vector<timer_setup> starts() {
   };
 }
 
-/// Those beside timer 0: none; one that is due before it; one that comes after it; one whose
-/// earlier time has come, so that adjust has to scan.
+/// The timers beside timer 0: none; one that is due before it; one after it; one whose earlier time
+/// has passed, so that adjust must scan.
 inline std::vector<std::vector<timer_setup>> companies() {
   using enum timer_state;
   return {{}, {{waiting, 60}}, {{waiting, 250}}, {{modified_earlier, 240, 70}}};
@@ -51,7 +51,7 @@ inline std::vector<op> heap_ops() {
   return {{action::clean}, {action::adjust}, {action::run}, {action::clear}, {action::move}};
 }
 
-/// add is for a timer that nobody else is starting; the table calls everything else misuse.
+/// add is for a timer that no other thread starts; the table defines everything else as misuse.
 inline bool makes_sense(const op& a, const op& b) {
   const auto starts_it = [](const op& o) {
     return o.what == action::add || o.what == action::mod || o.what == action::reset;
@@ -121,7 +121,7 @@ inline std::vector<scenario> triples() {
   return all;
 }
 
-/// Three who modify and stop, from every start.
+/// Three threads that modify and stop, from every start.
 inline std::vector<scenario> handle_triples() {
   std::vector<scenario> all;
   for (const timer_setup& t : starts()) {
@@ -168,7 +168,7 @@ inline std::vector<scenario> two_processors() {
   return all;
 }
 
-/// One timer is put on a heap, which cleans the heap's head: timer 1, which somebody else stops or
+/// One timer is put on a heap, which cleans the heap's head: timer 1, which another thread stops or
 /// resets.
 inline std::vector<scenario> neighbours() {
   using enum timer_state;
@@ -189,7 +189,7 @@ inline std::vector<scenario> neighbours() {
   return all;
 }
 
-/// The handle goes away while the timer may be on the heap, or its f be running.
+/// The handle is destroyed while the timer may be on the heap, or its f running.
 inline std::vector<scenario> drops() {
   std::vector<scenario> all;
   for (const timer_setup& t : starts()) {
@@ -203,7 +203,7 @@ inline std::vector<scenario> drops() {
   return all;
 }
 
-/// As drops, with more going on.
+/// As drops, with more operations.
 inline std::vector<scenario> busy_drops() {
   std::vector<scenario> all;
   for (const timer_setup& t : starts()) {
@@ -235,7 +235,7 @@ inline std::vector<scenario> callbacks() {
   return all;
 }
 
-/// A poller goes to sleep while somebody makes something earlier.
+/// A poller goes to sleep while another thread makes a timer earlier.
 inline std::vector<scenario> sleepers() {
   std::vector<scenario> all;
   for (const timer_setup& t : starts()) {
@@ -248,7 +248,7 @@ inline std::vector<scenario> sleepers() {
   return all;
 }
 
-/// The heap cannot grow: timers on no heap stay what they were.
+/// The heap cannot grow: timers on no heap are unchanged.
 inline std::vector<scenario> without_memory() {
   using enum timer_state;
   std::vector<scenario> all;
@@ -267,8 +267,8 @@ inline std::vector<scenario> without_memory() {
   return all;
 }
 
-/// Ten timers, laid out so that removing entry 5 brings the last one up to index 1, where the scan
-/// has been: and that one has an earlier time to be found (Go #47762).
+/// Ten timers, arranged so that removing entry 5 moves the last one up to index 1, which the scan
+/// has passed, and that one has an earlier time to be found (Go #47762).
 inline std::vector<scenario> layouts() {
   using enum timer_state;
   std::vector<timer_setup> timers = {{waiting, 110}, {waiting, 400},
@@ -292,8 +292,7 @@ inline std::vector<scenario> layouts() {
   return all;
 }
 
-/// Longer stories: a timer is started, stopped and started again while its processor goes about its
-/// business.
+/// Longer sequences: a timer is started, stopped and restarted while its processor runs.
 inline std::vector<scenario> stories() {
   using enum timer_state;
   std::vector<scenario> all;

@@ -1,4 +1,4 @@
-// stage: the timers and heaps of a scenario, and what they are called.
+// stage: the timers and heaps of a scenario, and their names.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ template <class Policy>
 struct explored_timer : detail::basic_timer<Policy> {
   int references = 0;
   bool freed = false;
-  /// Its handle is gone.
+  /// Its handle was destroyed.
   bool dropped = false;
   /// The thread that holds it, in a held state.
   std::size_t holder = 0;
@@ -74,13 +74,13 @@ struct stage {
     for (timer& t : all) t.at_start = armed(t);
   }
 
-  /// How the timer is armed, if nobody is in the middle of anything.
+  /// How the timer is armed, if no operation is in progress.
   static arming armed(const timer& t) {
     const timer_state s = t.state.peek();
     return {is_pending(s), s == timer_state::waiting ? t.when : t.nextwhen, t.period, t.seq};
   }
 
-  /// When its heap is to be looked at next: next_when() without steps.
+  /// When its heap must be checked next: next_when() without steps.
   static std::int64_t first_look(const timers& ts) {
     const std::int64_t a = ts.timer0_when.peek();
     const std::int64_t b = ts.timer_modified_earliest.peek();

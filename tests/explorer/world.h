@@ -1,4 +1,4 @@
-// world: a scenario at work. What its threads do is done here, and watched; what must be so is in
+// world: a running scenario. It performs and observes the operations; the invariants are in
 // checks.h.
 #pragma once
 
@@ -193,7 +193,7 @@ class world final : public program, public watcher {
 
   void mod_one(timer& t, const op& o) {
     const as what(*this, bit(timer_operation::mod) | bit(timer_operation::clean));
-    // Who it was is in the number, so that a firing tells which arming it belongs to.
+    // The number identifies the thread, so that a firing shows to which arming it belongs.
     const std::uint64_t seq = 100 * (explorer_.current() + 1) + static_cast<std::uint64_t>(o.when);
     const arming with{true, o.when, o.period, seq};
     bool answer = false;
@@ -237,7 +237,7 @@ class world final : public program, public watcher {
     }
   }
 
-  /// next_when(), which must not be later than any timer there that nobody stops or resets.
+  /// next_when(), which must not be later than any timer there that no thread stops or resets.
   std::int64_t look_at(const timers& ts) {
     const std::int64_t when = next_when(ts);
     for (const timer& t : timers_) {
@@ -261,7 +261,7 @@ class world final : public program, public watcher {
     e.with = {true, at, 0, seq};
     if (draining_) {
       t.drained.push_back(e);
-      // A periodic timer would never be through.
+      // A periodic timer would never finish.
       if (t.drained.size() == 2) del_timer(t);
       return;
     }
@@ -286,7 +286,7 @@ class world final : public program, public watcher {
     if (t.freed) explorer_.fail("references", stage_.name(t) + " is freed while its f runs");
   }
 
-  /// Says what the current thread is doing, for as long as it lives.
+  /// Sets the description of the current thread for its lifetime.
   class as {
    public:
     as(world& w, std::uint32_t doing) : me_(w.threads_[w.explorer_.current()]), before_(me_) {
@@ -309,7 +309,7 @@ class world final : public program, public watcher {
     t.events.push_back(e);
   }
 
-  // ---- when all threads are through ----
+  // ---- when all threads have finished ----
 
   void check_sleeper() {
     if (!asleep_ || woken_) return;
@@ -343,7 +343,7 @@ class world final : public program, public watcher {
     }
   }
 
-  // ---- odds and ends ----
+  // ---- helpers ----
 
   [[nodiscard]] std::int64_t now() const { return scenario_.now; }
 
@@ -352,7 +352,7 @@ class world final : public program, public watcher {
                        [](const auto& ops) { return ops.front().what == action::sleep; });
   }
 
-  /// Whether some thread stops or resets it.
+  /// Returns whether some thread stops or resets it.
   [[nodiscard]] bool is_target(const timer& t) const {
     const auto i = static_cast<std::size_t>(&t - timers_.data());
     for (const auto& ops : scenario_.threads) {

@@ -1,4 +1,4 @@
-// A client that blocks, for servers that are to be asked byte by byte.
+// A blocking client, for requests that are sent byte by byte.
 #pragma once
 
 #include <netinet/in.h>
@@ -50,30 +50,30 @@ class client {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  /// False if the other side has hung up.
+  /// Returns false if the peer has hung up.
   bool send(std::string_view text) const {
     return ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
   }
   void end_of_requests() const { ::shutdown(fd_, SHUT_WR); }
-  /// What there is, waiting for it; empty at the end.
+  /// What is available, waiting for it; empty at the end.
   std::string some() const {
     std::array<char, 4096> bytes;
     const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), 0);
     return n <= 0 ? "" : std::string(bytes.data(), static_cast<std::size_t>(n));
   }
-  /// What there is, of up to `most` bytes.
+  /// What is available, up to `most` bytes.
   std::size_t read_away(std::size_t most) const {
     std::vector<char> bytes(most);
     const ssize_t n = ::recv(fd_, bytes.data(), most, MSG_WAITALL);
     return n <= 0 ? 0 : static_cast<std::size_t>(n);
   }
-  /// Until the other side closes.
+  /// Until the peer closes.
   std::string rest() const {
     std::string all;
     for (std::string s = some(); !s.empty(); s = some()) all += s;
     return all;
   }
-  /// So many bytes, or fewer if it ends before.
+  /// That many bytes, or fewer if the stream ends before.
   std::string bytes(std::size_t n) const {
     std::string all;
     while (all.size() < n) {

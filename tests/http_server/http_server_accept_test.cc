@@ -1,4 +1,4 @@
-// What the example servers do when accept fails, for a while or for ever.
+// The example servers when accept fails, for a while or forever.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ struct server_kind {
 };
 void PrintTo(const server_kind& k, std::ostream* to) { *to << k.name; }
 
-/// A server whose accept fails: with this error, for so many times.
+/// A server whose accept fails with this error that many times.
 class failing_server {
  public:
   failing_server(const server_kind& kind, int error, long times)
@@ -75,7 +75,7 @@ class failing_server {
 
 class accept_fails : public testing::TestWithParam<server_kind> {};
 
-TEST_P(accept_fails, and_it_says_so_and_goes_on) {
+TEST_P(accept_fails, and_it_logs_the_error_and_continues) {
   failing_server s(GetParam(), EPERM, 4);
   client c(s.port());
   ASSERT_TRUE(c.send(GetParam().question));
@@ -85,7 +85,7 @@ TEST_P(accept_fails, and_it_says_so_and_goes_on) {
 }
 
 // Before the n-th attempt it has waited 5 ms, 10 ms, 20 ms ... up to a second each.
-TEST_P(accept_fails, for_ever_and_it_does_not_spin) {
+TEST_P(accept_fails, forever_and_it_does_not_spin) {
   failing_server s(GetParam(), EPERM, 1'000'000'000);
   ASSERT_TRUE(eventually([&] { return s.failures() >= 6; }));
   const std::uintmax_t n = s.failures();
@@ -98,9 +98,8 @@ TEST_P(accept_fails, for_ever_and_it_does_not_spin) {
   EXPECT_FALSE(s.has_ended());
 }
 
-// An error that the kernel reports on a connection is no reason to wait before the next one: unless
-// it comes again and again.
-TEST_P(accept_fails, with_an_error_of_one_connection_for_ever_and_it_does_not_spin) {
+// After an error of one connection accept does not wait before the next one, unless it recurs.
+TEST_P(accept_fails, with_an_error_of_one_connection_forever_and_it_does_not_spin) {
   failing_server s(GetParam(), EPROTO, 1'000'000'000);
   ASSERT_TRUE(eventually([&] { return s.failures() >= 100; }));
   const std::uintmax_t n = s.failures();
@@ -113,7 +112,7 @@ TEST_P(accept_fails, with_an_error_of_one_connection_for_ever_and_it_does_not_sp
   EXPECT_FALSE(s.has_ended());
 }
 
-TEST_P(accept_fails, for_lack_of_descriptors_and_it_loses_nobody) {
+TEST_P(accept_fails, for_lack_of_descriptors_and_it_loses_no_client) {
   const server_kind& kind = GetParam();
   server_process s({.program = kind.program,
                     .arguments = kind.arguments,
@@ -125,7 +124,7 @@ TEST_P(accept_fails, for_lack_of_descriptors_and_it_loses_nobody) {
     ASSERT_TRUE(all.back().send(kind.question));
   }
   EXPECT_TRUE(eventually([&] { return s.descriptors() >= 40; })) << s.descriptors();
-  // Those that were accepted get their answer and go, and make room for the others.
+  // Accepted clients get their answer and disconnect, which makes room for the others.
   for (client& c : all) {
     EXPECT_THAT(c.bytes(kind.answer.size()), StartsWith(kind.answer));
     client(std::move(c));

@@ -25,7 +25,7 @@ using testing::StartsWith;
 
 // ---- Requests -----------------------------------------------------------------------------------
 
-TEST(http_server, cuts_off_a_client_that_trickles_its_request) {
+TEST(http_server, disconnects_a_client_that_sends_its_request_slowly) {
   http_server_process s({"--request", "300", "--idle", "60000"});
   const auto start = steady_clock::now();
   client c(s.port());
@@ -40,7 +40,7 @@ TEST(http_server, cuts_off_a_client_that_trickles_its_request) {
   EXPECT_GE(steady_clock::now() - start, 300ms);
 }
 
-TEST(http_server, pushes_the_deadline_back_with_every_request) {
+TEST(http_server, extends_the_deadline_with_every_request) {
   http_server_process s({"--idle", "1000"});
   client c(s.port());
   const auto start = steady_clock::now();
@@ -48,7 +48,7 @@ TEST(http_server, pushes_the_deadline_back_with_every_request) {
   for (int i = 0; i < 6; ++i) {
     const auto before = std::exchange(asked, steady_clock::now());
     if (!c.send(get) || c.bytes(20).empty()) {
-      // A machine that has stood still for so long has let it pass.
+      // It passes if the machine has stalled for that long.
       EXPECT_GE(steady_clock::now() - before, 1000ms);
       return;
     }
@@ -79,9 +79,9 @@ constexpr std::size_t much = 40'000'000;
 
 http::response answer_much(const http::request&) { return {.body = std::string(much, 'a')}; }
 
-/// Asks for much after a while, and takes it a few megabytes at a time, with pauses. Gives the
-/// number of bytes that came, and whether no step took much longer than it should have: a machine
-/// that stands still lets deadlines pass.
+/// Requests much after a while, and reads it a few megabytes at a time, with pauses. Returns the
+/// number of bytes received, and whether no step took much longer than it should: deadlines pass
+/// while the machine stalls.
 std::pair<std::size_t, bool> take_slowly(std::uint16_t port, std::chrono::milliseconds before,
                                          std::chrono::milliseconds pause) {
   client c(port);
@@ -95,7 +95,7 @@ std::pair<std::size_t, bool> take_slowly(std::uint16_t port, std::chrono::millis
   rest_for(before);
   c.send(get);
   std::size_t all = 0;
-  // The connection stays, so it does not end: but the head has more than a hundred bytes.
+  // The connection stays open, so there is no end; but the head has more than a hundred bytes.
   while (all < much + 100) {
     const std::size_t n = c.read_away(std::min<std::size_t>(2'000'000, much + 100 - all));
     if (n == 0) break;
@@ -105,30 +105,30 @@ std::pair<std::size_t, bool> take_slowly(std::uint16_t port, std::chrono::millis
   return {all, in_time};
 }
 
-/// The same, until it was in time.
+/// The same, repeated until it was in time.
 std::size_t taken_slowly(std::uint16_t port, std::chrono::milliseconds before,
                          std::chrono::milliseconds pause) {
   for (int i = 0; i < 20; ++i) {
     const auto [bytes, in_time] = take_slowly(port, before, pause);
     if (in_time || bytes > much) return bytes;
   }
-  ADD_FAILURE() << "the machine stands still all the time";
+  ADD_FAILURE() << "the machine stalls all the time";
   return 0;
 }
 
-// The idle time is nearly over when the request comes, and long over before the answer has gone.
-TEST(http_server, gives_an_answer_its_own_time) {
+// The idle time is nearly over when the request comes, and long over before the answer is sent.
+TEST(http_server, gives_an_answer_its_own_deadline) {
   server_in_process s({.idle = 1500ms}, &answer_much);
   EXPECT_GT(taken_slowly(s.port(), 1000ms, 50ms), much) << "with the head";
 }
 
-// All in all it takes longer than the deadline, but never so long without getting on.
-TEST(http_server, gives_an_answer_that_gets_on_as_long_as_it_takes) {
+// In total it takes longer than the deadline, but never that long without progress.
+TEST(http_server, lets_an_answer_that_makes_progress_take_any_time) {
   server_in_process s({.write = 1500ms}, &answer_much);
   EXPECT_GT(taken_slowly(s.port(), 0ms, 200ms), much);
 }
 
-TEST(http_server, closes_a_connection_whose_answer_nobody_takes) {
+TEST(http_server, closes_a_connection_whose_answer_is_not_read) {
   server_in_process s({.write = 300ms}, &answer_much);
   const auto start = steady_clock::now();
   client c(s.port());
@@ -138,17 +138,17 @@ TEST(http_server, closes_a_connection_whose_answer_nobody_takes) {
   EXPECT_LT(c.read_away(2 * much), much);
 }
 
-TEST(http_server, closes_a_connection_that_asks_on_and_on_and_takes_nothing) {
+TEST(http_server, closes_a_connection_that_sends_requests_and_reads_nothing) {
   http_server_process s({"--write", "300"});
   client c(s.port());
   const std::string request = post(std::string(500'000, 'a'));
-  while (c.send(request)) {  // until the server has had enough
+  while (c.send(request)) {  // until the server closes it
   }
 }
 
 // ---- Many connections ---------------------------------------------------------------------------
 
-/// So many connections that have had one answer and then say nothing.
+/// Connections that have received one answer and then stay silent.
 struct idle_figures {
   int early{0};
   int closed{0};
@@ -198,7 +198,7 @@ TEST(http_server, closes_ten_thousand_idle_connections_each_on_time) {
     runtime rt({.processors = 2});
     rt.run([&]() -> task<> {
       std::vector<join_handle<>> clients;
-      // Spread over as long as they sit idle, as clients are.
+      // Spread over the idle time, like real clients.
       for (int i = 0; i < n; ++i) {
         clients.push_back(go(sit_idle(endpoint::loopback(s.port()), idle, all, lock)));
         if (i % 10 == 9) co_await verge::sleep(10 * idle / n);
@@ -220,7 +220,7 @@ TEST(http_server, closes_ten_thousand_idle_connections_each_on_time) {
   EXPECT_TRUE(eventually([&] { return s.descriptors() <= descriptors; })) << s.descriptors();
   std::printf("memory of the server: %zu kB before, %zu kB with them, %zu kB after\n", kilobytes,
               at_most, s.kilobytes());
-  // What is left is a tenth of the rush, and the nodes that the runtime keeps for the next one.
+  // What is left is a tenth of the peak, and the nodes that the runtime keeps for later.
   if (!is_sanitized) {
     EXPECT_TRUE(eventually([&] { return s.kilobytes() < kilobytes + 20'000; })) << s.kilobytes();
   }

@@ -1,4 +1,4 @@
-// The example server's limits, on connections and on memory, and what it gives back.
+// The example server's limits on connections and memory, and what it frees.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// The answer to a request that was sent: all of it, however long its body is.
+/// The complete answer to a request, however long its body is.
 std::string answer_of(const client& c) {
   std::string all;
   for (std::string s = c.some(); !s.empty(); s = c.some()) {
@@ -54,7 +54,7 @@ TEST(http_server, takes_no_more_memory_and_no_more_descriptors_the_tenth_time) {
   }
 }
 
-TEST(http_server, gives_back_the_buffers_of_connections_that_are_idle) {
+TEST(http_server, frees_the_buffers_of_idle_connections) {
   http_server_process s({"--idle", "600000"});
   const std::string body(1 << 20, 'a');
   std::vector<client> all;
@@ -93,7 +93,7 @@ TEST(http_server, counts_what_its_buffers_take) {
   EXPECT_TRUE(eventually([&] { return s->memory() == 0; })) << s->memory();
 }
 
-TEST(http_server, refuses_requests_that_memory_has_no_room_for_and_goes_on) {
+TEST(http_server, rejects_requests_that_memory_has_no_room_for_and_continues) {
   server_in_process s({.memory = 1'000'000}, &echo);
   const std::string request = post(std::string(600'000, 'a'));
   client first(s.port());
@@ -150,7 +150,7 @@ TEST(http_server, accepts_no_more_connections_than_it_may_have_until_one_has_end
 
 // Connections come and go at the limit, so that the last one of many often ends while the next one
 // is accepted.
-TEST(http_server, serves_everyone_when_it_is_full_all_the_time) {
+TEST(http_server, serves_every_client_while_it_is_full) {
   server_in_process s({.connections = 2}, &echo);
   std::vector<std::jthread> clients;
   for (int i = 0; i < 8; ++i)
@@ -165,7 +165,7 @@ TEST(http_server, serves_everyone_when_it_is_full_all_the_time) {
   EXPECT_EQ(s->connections(), static_cast<std::uint64_t>(8 * scale(500, 100)));
 }
 
-TEST(http_server, ends_in_good_order_while_it_is_full) {
+TEST(http_server, ends_cleanly_while_it_is_full) {
   server_in_process s({.connections = 1}, &echo);
   client c(s.port());
   ASSERT_TRUE(c.send(post("abc")));

@@ -78,7 +78,7 @@ TEST(http_server, answers_a_request_that_comes_byte_by_byte) {
 
 // ---- What it refuses ----------------------------------------------------------------------------
 
-/// The status of each response in what a server said.
+/// The status of each response in a server's output.
 std::string statuses(std::string_view said) {
   std::string all;
   constexpr std::string_view mark = "HTTP/1.1 ";
@@ -95,7 +95,7 @@ TEST(http_server, answers_the_requests_of_the_table) {
     client c(s.port());
     c.send(row.bytes);  // the server may hang up before it has all of it
     c.end_of_requests();
-    // What waits for more is half a request when there is no more.
+    // What waits for more is an incomplete request when the stream ends.
     EXPECT_EQ(statuses(c.rest()), row.ours == "waits" ? "400" : row.ours) << row.what;
   }
 }
@@ -106,7 +106,7 @@ struct bad_request {
   std::string status;
 };
 
-TEST(http_server, refuses_what_is_no_request_or_too_large) {
+TEST(http_server, rejects_invalid_and_too_large_requests) {
   http_server_process s;
   const std::string long_text(100'000, 'a');
   const std::string head = "POST /echo HTTP/1.1\r\nHost: x\r\n";
@@ -132,7 +132,7 @@ TEST(http_server, refuses_what_is_no_request_or_too_large) {
   }
   client c(s.port());
   ASSERT_TRUE(c.send(get));
-  EXPECT_THAT(c.bytes(20), StartsWith("HTTP/1.1 200 OK")) << "and lives on";
+  EXPECT_THAT(c.bytes(20), StartsWith("HTTP/1.1 200 OK")) << "and keeps running";
 }
 
 TEST(http_server, says_which_methods_a_page_has) {
@@ -146,7 +146,7 @@ TEST(http_server, says_which_methods_a_page_has) {
   EXPECT_THAT(said, AllOf(HasSubstr("\r\nAllow: GET, HEAD\r\n"), HasSubstr("\r\nAllow: POST\r\n")));
 }
 
-TEST(http_server, sends_100_continue_to_http_1_1_alone) {
+TEST(http_server, sends_100_continue_only_to_http_1_1) {
   http_server_process s;
   const std::string rest = "Host: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab";
   for (const auto& [version, n] : {std::pair("1.1", 1), std::pair("1.0", 0)}) {
@@ -173,7 +173,7 @@ TEST(http_server, announces_that_it_keeps_a_connection_of_http_1_0) {
   client modern(s.port());
   ASSERT_TRUE(modern.send(get));
   modern.end_of_requests();
-  EXPECT_EQ(count(modern.rest(), "\r\nConnection:"), 0) << "HTTP/1.1 takes it for granted";
+  EXPECT_EQ(count(modern.rest(), "\r\nConnection:"), 0) << "the default of HTTP/1.1";
 }
 
 TEST(http_server, serves_ab_with_connections_that_are_kept) {
@@ -184,7 +184,7 @@ TEST(http_server, serves_ab_with_connections_that_are_kept) {
   EXPECT_THAT(said, HasSubstr("Failed requests:        0\n"));
 }
 
-TEST(http_server, refuses_half_a_request) {
+TEST(http_server, rejects_half_a_request) {
   http_server_process s;
   for (const std::string_view half :
        {"GET / HT", "GET / HTTP/1.1\r\nHost: x\r\n",
@@ -203,7 +203,7 @@ TEST(http_server, refuses_half_a_request) {
   }
 }
 
-TEST(http_server, refuses_options_that_it_does_not_know) {
+TEST(http_server, rejects_unknown_options) {
   const std::string program = VERGE_HTTP_SERVER;
   EXPECT_THAT(output_of(program + " --speed 9"), HasSubstr("no option '--speed'"));
   EXPECT_THAT(output_of(program + " --port 70000"), HasSubstr("up to 65535"));

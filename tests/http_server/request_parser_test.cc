@@ -1,5 +1,5 @@
-// The example server's parser: the table of requests that servers read differently, in whatever
-// pieces they come; limits; and what a request says.
+// The example server's parser: the table of requests that servers parse differently, split in all
+// ways; limits; and the contents of a request.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ using http::memory_share;
 using http::request_parser;
 using http::step;
 
-/// What was made of a stream of bytes: "200" for each request that was taken, with what it says,
-/// and the status of the failure that ended it, or "waits".
+/// The result of a stream of bytes: "200" for each accepted request, with its contents, and the
+/// status of the failure that ended it, or "waits".
 struct outcome {
   std::vector<std::string> statuses;
   std::vector<std::string> said;
@@ -91,7 +91,7 @@ std::vector<std::string_view> bytes_of(std::string_view text) {
   return all;
 }
 
-/// To the parser a page that is not there, or not for this method, is a request like others.
+/// For the parser, a request for a missing page or with a wrong method is valid.
 std::string without_pages(const std::string& ours) {
   return ours == "404" || ours == "405" ? "200" : ours;
 }
@@ -103,7 +103,7 @@ TEST(request_parser, answers_as_the_table_says) {
     EXPECT_EQ(parse({row.bytes}).text(), without_pages(row.ours)) << row.what;
 }
 
-TEST(request_parser, makes_the_same_of_bytes_in_whatever_pieces_they_come) {
+TEST(request_parser, gives_the_same_result_for_any_split_of_the_bytes) {
   for (const table_row& row : request_table()) {
     const outcome whole = parse({row.bytes});
     EXPECT_EQ(parse(bytes_of(row.bytes)), whole) << row.what;
@@ -116,7 +116,7 @@ TEST(request_parser, makes_the_same_of_bytes_in_whatever_pieces_they_come) {
 
 bool is_taken(const std::string& answer) { return answer.starts_with('2') || answer == "waits"; }
 
-TEST(request_table, refuses_what_go_or_nginx_refuse) {
+TEST(request_table, rejects_what_go_or_nginx_reject) {
   for (const table_row& row : request_table()) {
     // RFC 9112 2.2: a server should ignore an empty line before a request.
     if (row.what == "an empty line before a request") continue;
@@ -126,7 +126,7 @@ TEST(request_table, refuses_what_go_or_nginx_refuse) {
   }
 }
 
-TEST(request_table, stands_in_the_document) {
+TEST(request_table, is_the_table_of_the_document) {
   std::string table = "| request | verge | Go | nginx |\n|---|---|---|---|\n";
   std::string section;
   for (const table_row& row : request_table()) {
@@ -143,9 +143,9 @@ TEST(request_table, stands_in_the_document) {
       << table;
 }
 
-// Rows with bytes changed, left out and doubled: whatever it makes of them, it makes the same of
-// them byte by byte, and under the sanitizers touches nothing that is not its own.
-TEST(request_parser, makes_the_same_of_noise_in_whatever_pieces_it_comes) {
+// Rows with bytes changed, removed and doubled: the result is the same when fed byte by byte, and
+// the sanitizers find nothing.
+TEST(request_parser, gives_the_same_result_for_any_split_of_noise) {
   const std::vector<table_row> rows = request_table();
   constexpr std::string_view spice{"\r\n\t\0 :;,0159aAzZ/?%\"\x7f\xff", 22};
   std::mt19937 random(20'240'601);
@@ -208,7 +208,7 @@ TEST(request_parser, refuses_what_is_too_large) {
   EXPECT_EQ(status_of(chunked + "b\r\n", small), "413");
 }
 
-// A head of exactly the limit is taken, and one byte more is not.
+// A head of exactly the limit is accepted, and one byte more is not.
 TEST(request_parser, counts_the_head_to_the_byte) {
   const std::string head = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
   EXPECT_EQ(status_of(head, {.header_bytes = head.size()}), "200");
@@ -216,7 +216,7 @@ TEST(request_parser, counts_the_head_to_the_byte) {
   EXPECT_EQ(status_of(head + head, {.header_bytes = head.size()}), "200 200") << "for each request";
 }
 
-TEST(request_parser, counts_its_buffers_and_gives_them_back) {
+TEST(request_parser, counts_its_buffers_and_frees_them) {
   memory_budget budget(100'000);
   memory_share share(budget, 1'000);
   const limits l;
@@ -225,7 +225,7 @@ TEST(request_parser, counts_its_buffers_and_gives_them_back) {
     return "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(n) + "\r\n\r\n";
   };
   EXPECT_EQ(parser.feed(post(50'000)).what, step::more);
-  EXPECT_EQ(budget.used(), 1'000U) << "what is announced takes nothing";
+  EXPECT_EQ(budget.used(), 1'000U) << "an announced length takes no memory";
   EXPECT_EQ(parser.feed(std::string(49'999, 'a')).what, step::more);
   EXPECT_GE(budget.used(), 1'000U + 49'999U);
   EXPECT_LE(budget.used(), 1'000U + 51'000U) << "and no more than was announced";
@@ -313,7 +313,7 @@ TEST(request_parser, decides_whether_the_connection_stays) {
   EXPECT_FALSE(stays("1.0", ""));
   EXPECT_TRUE(stays("1.0", "Connection: Keep-Alive\r\n"));
   EXPECT_FALSE(stays("1.0", "Connection: keep-alive, close\r\n"));
-  EXPECT_TRUE(stays("1.1", "Proxy-Connection: close\r\n")) << "which is none of ours";
+  EXPECT_TRUE(stays("1.1", "Proxy-Connection: close\r\n")) << "which is not handled here";
 }
 
 TEST(request_parser, is_not_changed_by_trailers) {

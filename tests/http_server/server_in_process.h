@@ -1,4 +1,4 @@
-// The example server within the test: with pages of the test's own, and its accounts open.
+// The example server inside the test, with the test's pages and access to its counters.
 #pragma once
 
 #include <verge/context.h>

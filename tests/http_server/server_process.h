@@ -1,4 +1,4 @@
-// The example server as a process of its own, and clients for it.
+// The example server as a separate process, and clients for it.
 #pragma once
 
 #include <fcntl.h>
@@ -32,8 +32,8 @@ struct process_options {
   std::string errors_into{};  ///< a file
 };
 
-/// Runs a server that says where it listens. When this is destroyed the server is asked to end, and
-/// must.
+/// Runs a server that prints where it listens. The destructor asks it to end, and checks that it
+/// does.
 class server_process {
  public:
   explicit server_process(process_options o) : exit_status_(o.exit_status) {
@@ -76,7 +76,7 @@ class server_process {
   }
 
   void signal(int which) const { ::kill(pid_, which); }
-  /// Asks it to end, waits for that, and gives its exit status.
+  /// Asks it to end, waits for it, and returns its exit status.
   int end() {
     if (pid_ > 0) {
       signal(SIGTERM);
@@ -96,7 +96,7 @@ class server_process {
       ++n;
     return n;
   }
-  /// Memory that it really has, in kilobytes.
+  /// Its resident memory in kilobytes.
   std::size_t kilobytes() const {
     std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
     for (std::string word; status >> word;) {

@@ -1,5 +1,5 @@
-// Counts allocations, to show that there are none where there should be none. A program that
-// includes this has its operator new replaced.
+// Counts allocations, to check that there are none. Replaces operator new of the program that
+// includes it.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace verge::test {
 
 inline std::atomic<std::size_t> allocation_count{0};
 
-/// How many allocations the program has made so far.
+/// The number of allocations so far.
 inline std::size_t allocations() { return allocation_count.load(std::memory_order_relaxed); }
 
 inline void* counted_new(std::size_t size, std::size_t alignment) {

@@ -1,12 +1,11 @@
-// A plain thread that uses a runtime of the test's own, in place of the default one.
+// Makes a plain thread use the test's runtime in place of the default one.
 //
 //   verge::runtime rt{{.engine = ...}};
 //   verge::test::as_default here(rt);
 //   verge::sleep(1ms).wait();                    // rt's timers, on a thread that is no worker
 //
-// What a thread that belongs to no runtime starts is the default runtime's, whose engine is fixed.
-// This lets every engine be used in the way most programs will: from threads that hold no
-// processor.
+// Plain threads use the default runtime, whose engine is fixed. This allows every engine to be used
+// as most programs will: from threads without a processor.
 #pragma once
 
 #include <base/this_thread.h>

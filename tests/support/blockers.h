@@ -1,4 +1,4 @@
-// Code that blocks without saying so, until the test lets it go on: what a runtime cannot preempt.
+// Code that blocks outside verge::blocking until the test releases it.
 //
 //   verge::runtime rt;
 //   verge::test::blockers stuck;      // after the runtime: they are released before it ends
@@ -28,7 +28,7 @@ class blockers {
       s->go_on.wait(held, [&] { return s->released; });
     };
   }
-  /// How many have begun to block.
+  /// The number of callables that have begun to block.
   int count() const {
     std::lock_guard held(state_->lock);
     return state_->count;

@@ -1,4 +1,4 @@
-// What tests ask of contexts.
+// Helpers for tests of contexts.
 #pragma once
 
 #include <verge/context.h>

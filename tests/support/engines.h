@@ -1,6 +1,6 @@
-// The engines, and in what they differ: what tests that run on all of them need to know.
+// The engines, and their differences that matter to tests.
 //
-// An engine that comes later is one line in the table below.
+// A new engine needs one line in the table below.
 #pragma once
 
 #include <verge/runtime.h>
@@ -16,12 +16,12 @@ using std::chrono::nanoseconds;
 struct engine_traits {
   const char* name;
   verge::engine engine;
-  /// How far apart the moments are at which it fires; 0 if it fires to the nanosecond. At most 10
-  /// ms.
+  /// The distance between the times at which it fires; 0 if it is exact to the nanosecond. At most
+  /// 10 ms.
   nanoseconds tick{0};
-  /// The longest delay it takes; 0 if it takes any. At least 1 s.
+  /// The longest delay it supports; 0 if it supports any. At least 1 s.
   nanoseconds span{0};
-  /// How often at most it looks at a timer of up to a day before it is due, to move it down.
+  /// How often it moves a timer of up to a day, at most, before it is due.
   unsigned levels{0};
 };
 

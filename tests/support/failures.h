@@ -1,8 +1,8 @@
-// Makes a request for a resource fail, on purpose: the nth of its kind from now on, and some after
-// it. A program that includes this, in its one source file, has the functions replaced through
-// which requests go: malloc and its like, mmap, pthread_create, and those that make descriptors.
+// Makes a request for a resource fail: the nth of its kind from now on, and some after it.
+// Replaces, in the one source file of a program that includes it, the functions through which
+// requests are made: malloc and the like, mmap, pthread_create, and those that create descriptors.
 //
-// With the address sanitizer, which has a malloc of its own, operator new is replaced in its place.
+// With the address sanitizer, which has its own malloc, operator new is replaced instead.
 #pragma once
 
 #include <dlfcn.h>
@@ -51,7 +51,7 @@ inline bool is_to_fail(resource kind, int error) {
   return true;
 }
 
-/// The function of that name that would be called but for this header.
+/// The function of that name that this header replaces.
 template <class F>
 F original(F /*replacement*/, const char* name, std::atomic<void*>& found) {
   void* f = found.load(std::memory_order_relaxed);

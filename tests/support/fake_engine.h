@@ -1,9 +1,10 @@
-// The scheduler on an engine that the test plays: it says when the first timer of each processor is
-// due, and whether anybody is told. So a wake-up can be lost, which a real engine does not do.
+// The scheduler on an engine controlled by the test: the test sets when the first timer of each
+// processor is due, and whether the scheduler is told. So a wake-up can be lost, which does not
+// happen with a real engine.
 //
 //   fake_clockwork fake(2);                        // processors
-//   fake.engine().set(1, when);                    // due then; nobody is told
-//   fake.scheduler().wake_net_poller(when);        // now they are
+//   fake.engine().set(1, when);                    // due then; the scheduler is not told
+//   fake.scheduler().wake_net_poller(when);        // now it is
 #pragma once
 
 #include <array>

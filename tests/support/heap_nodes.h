@@ -1,4 +1,4 @@
-// What tests of the 4-ary heap put into it.
+// Nodes for tests of the 4-ary heap.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // One engine with two processors and nothing else, under a clock that the test moves; what fires is
-// run at once. A thread says itself which processor it is on.
+// run at once. A thread sets the processor that it is on.
 #pragma once
 
 #include <gtest/gtest.h>

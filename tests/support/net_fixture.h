@@ -8,7 +8,7 @@
 
 namespace verge::test {
 
-/// What every test of sockets begins with: a runtime, and two ends of a connection on demand.
+/// The fixture of socket tests: a runtime, and both ends of a connection on demand.
 class net : public testing::Test {
  protected:
   two_ends connect() { return rt.run(connected()); }

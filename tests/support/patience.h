@@ -1,7 +1,7 @@
 // Waiting for something to become true, in tests that need real time.
 //
-// A test never sleeps "to be sure": it waits for a condition, as long as it takes, and gives up
-// only after a time that no working program needs, however busy the machine is.
+// A test never sleeps "to be sure": it waits for a condition, and gives up only after a time that
+// no correct program needs, however busy the machine is.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,8 @@ namespace verge::test {
 
 inline constexpr std::chrono::seconds patience{60};
 
-/// Waits until condition() holds, and says whether it did before patience ran out. That takes the
-/// time, and enough looks: while the machine itself stands still the clock goes on and nobody
-/// looks.
+/// Waits until condition() holds, and returns whether it did before patience ran out. That requires
+/// both the time and enough checks: while the machine stalls, the clock advances without a check.
 template <class Condition>
 bool eventually(Condition&& condition, std::chrono::nanoseconds limit = patience) {
   const auto give_up = std::chrono::steady_clock::now() + limit;

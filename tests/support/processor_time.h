@@ -1,4 +1,4 @@
-// How much work something was, whatever else the machine had to do meanwhile.
+// Measures work independently of other load on the machine.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace verge::test {
 
-/// The time that processors have spent on this process, all its threads together.
+/// The processor time of all threads of this process.
 inline std::chrono::nanoseconds processor_time() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);

@@ -1,5 +1,5 @@
-// A timer with a time and a period of one's own choosing, below the public interface: one that is
-// due in the past and periodic, for instance, which no handle can be asked for.
+// A timer with any time and period, below the public interface: for example one that is periodic
+// and due in the past, which no handle supports.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// A task that always has something to do: it yields to itself, over and over, until the end of the
-// scope.
+// A task that always has something to do: it yields to itself until the end of the scope.
 //
 //   verge::runtime rt;
 //   verge::test::restless busy(rt);   // after the runtime

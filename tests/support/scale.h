@@ -4,10 +4,10 @@
 //
 //   const int steps = verge::test::scale(10'000'000, 200'000);
 //
-// It gets the first number, the full one, unless the test is to be quick. That it is in a build
-// with a sanitizer, where everything takes ten times as long and the faults looked for show sooner;
-// VERGE_TEST_SCALE=quick or =full in the environment decides otherwise. A test must be able to fail
-// at either scale: the quick number buys time, never a weaker check.
+// It gets the first number, the full one, unless the test must be quick. It is quick in a build
+// with a sanitizer, where everything takes ten times as long and faults show sooner;
+// VERGE_TEST_SCALE=quick or =full in the environment overrides that. A test must be able to fail at
+// either scale: the quick number saves time and does not weaken the check.
 #pragma once
 
 #include <cstdio>
@@ -22,7 +22,8 @@ inline constexpr bool is_sanitized = true;
 inline constexpr bool is_sanitized = false;
 #endif
 
-/// Whether the test is to be quick. A setting that is neither quick nor full ends the program.
+/// Returns whether the test must be quick. A setting that is neither quick nor full ends the
+/// program.
 inline bool is_quick() {
   const char* set = std::getenv("VERGE_TEST_SCALE");
   if (set == nullptr) return is_sanitized;
@@ -33,7 +34,7 @@ inline bool is_quick() {
   std::exit(2);
 }
 
-/// `full`, or `quick` where time is short.
+/// Returns `full`, or `quick` if the test must be quick.
 template <typename T>
 T scale(T full, T quick) {
   return is_quick() ? quick : full;

@@ -1,4 +1,4 @@
-// What tests of the slab share: a node, and what only they may do to a pool.
+// Shared by tests of the slab: a node, and access to a pool's internals.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace verge::test {
 
 using detail::slab_pool_access;
 
-/// A timer's node might look like this: with its version a cache line.
+/// Like a timer's node: with its version a cache line.
 struct node {
   std::atomic<std::uint64_t> word{7};
   std::uint64_t rest[6] = {};

@@ -1,4 +1,4 @@
-// Sockets in tests: both ends of a connection, and whether somebody waits for one of them.
+// Sockets in tests: both ends of a connection, and whether an operation waits on one of them.
 #pragma once
 
 #include <verge/net.h>
@@ -15,7 +15,7 @@ namespace verge::test {
 using bytes64 = std::array<char, 64>;
 inline std::string_view text(const bytes64& bytes, std::size_t n) { return {bytes.data(), n}; }
 
-/// A connection within this machine, both ends of it.
+/// Both ends of a local connection.
 struct two_ends {
   tcp_conn near;
   tcp_conn far;
@@ -28,7 +28,7 @@ inline task<two_ends> connected(endpoint at = endpoint::loopback(0)) {
   co_return two_ends{std::move(near), std::move(far)};
 }
 
-/// Whether somebody waits for it, at this moment: what tests wait for that are about those who do.
+/// Returns whether an operation waits on it, for tests of waiting operations.
 inline bool awaited(const descriptor& of, detail::io_direction d) {
   struct inside : descriptor {
     using descriptor::get;

@@ -1,5 +1,5 @@
-// A scheduler that runs everything on the thread that made it, in the order in which it became
-// ready: so that a test can say what must have happened after each step, and what not.
+// A scheduler that runs everything on the thread that created it, in the order in which it became
+// ready, so that a test can check the state after each step.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@
 
 namespace verge::test {
 
-/// Things run in run(), and while the thread waits. What is handed over runs next. When the stepper
-/// goes, what is suspended is destroyed, and no exception may be left.
+/// Tasks run in run(), and while the thread waits. What is handed over runs next. The destructor
+/// destroys what is suspended and checks that no exception is left.
 class stepper final : public detail::scheduler {
  public:
   explicit stepper(std::uint64_t seed = 1)
@@ -28,7 +28,7 @@ class stepper final : public detail::scheduler {
   ~stepper() {
     queue_.clear();
     while (!live_.empty()) live_.front()->abandon(*live_.front());
-    EXPECT_TRUE(unhandled_.empty()) << "an exception that nobody took";
+    EXPECT_TRUE(unhandled_.empty()) << "an unhandled exception";
     detail::this_thread.current = before_;
   }
 

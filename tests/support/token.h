@@ -1,4 +1,4 @@
-// A value that can be moved and not copied, and that knows how many of it there are.
+// A move-only value that counts its instances.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ class token {
   ~token() { living().fetch_sub(1); }
 
   int number() const noexcept { return number_; }
-  /// How many there are, those moved from among them.
+  /// The number of instances, including moved-from ones.
   static int alive() { return living().load(); }
 
   static constexpr int moved_from = -1;

@@ -1,5 +1,5 @@
-// One timer of the state machine with nobody else around, in any state that a test gives it. What
-// an operation does to the state is written down step by step.
+// One timer of the state machine, single-threaded, in any state that a test sets. The state changes
+// of an operation are recorded step by step.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace verge::detail {
 
-/// Writes down every change of a timer's state. What yields is helped on by `on_yield`.
+/// Records every change of a timer's state. `on_yield` is called when an operation yields.
 struct traced {
   template <class T>
   class atomic {
@@ -81,8 +81,8 @@ struct traced {
   inline static std::function<void()> on_yield;
 };
 
-/// One timer, in a state that the test gives it, with key 200 on the first heap if it is on one; in
-/// the modified states due at `nextwhen`. It is 100.
+/// One timer, in a state that the test sets, with key 200 on the first heap if it is on one; in the
+/// modified states due at `nextwhen`. It is 100.
 class state_machine : public testing::Test {
  protected:
   static constexpr std::int64_t now = 100;
@@ -112,11 +112,11 @@ class state_machine : public testing::Test {
     traced::wakes.clear();
     fired.clear();
   }
-  /// What another thread does when ours yields: lets go of the timer.
+  /// What another thread does when ours yields: it releases the timer.
   void when_yielding(timer_state s) {
     traced::on_yield = [this, s] { t_.state.set(s); };
   }
-  /// adjust only looks if it has a reason to.
+  /// adjust only scans if it has a reason to.
   void adjust() {
     heap_.timer_modified_earliest.set(now);
     adjust_timers(heap_, now);

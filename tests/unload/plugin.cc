@@ -40,7 +40,7 @@ void join_a_coroutine_that_waits(verge::runtime& rt) {
     }).join();
 }
 
-/// Each yield may take it to another worker, while the last one is still leaving it.
+/// Each yield may move it to another worker, while the last one is still leaving it.
 void join_coroutines_that_yield(verge::runtime& rt) {
   std::array<verge::join_handle<>, 4> all;
   for (auto& one : all) {

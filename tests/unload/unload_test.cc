@@ -1,5 +1,5 @@
-// Code that a task or a callback consists of may be unloaded once the task is joined, or the
-// timer's handle destroyed: nothing of it runs, or is read, after that.
+// The code of a task or a callback may be unloaded once the task is joined or the timer's handle
+// destroyed: nothing of it is run or read after that.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 class unloading : public testing::TestWithParam<engine> {
  protected:
-  /// Loads the plugin, lets it run and join one kind of task, and unloads it: again and again.
+  /// Repeatedly loads the plugin, lets it run and join one kind of task, and unloads it.
   static void rounds(int kind) {
     runtime rt({.processors = 2, .engine = GetParam()});
     for (int i = 0; i < test::scale(2000, 200); ++i) {

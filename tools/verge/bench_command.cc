@@ -23,8 +23,8 @@ constexpr const char* about =
 
 std::atomic<bool> stop{false};
 
-/// The first Ctrl-C ends the run with what it has, a second one ends it at once. Not so a second
-/// SIGTERM: timeout(1) sends two in a row.
+/// The first Ctrl-C ends the run and reports what it has, a second one ends it at once. A second
+/// SIGTERM does not: timeout(1) sends two in a row.
 void stop_on_interrupt() {
   struct sigaction action {};
   action.sa_handler = [](int) { stop = true; };

@@ -1,4 +1,4 @@
-// `verge bench`: its arguments, and what is done with them.
+// `verge bench`: its arguments and its execution.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -14,8 +14,8 @@ class bench_command {
   /// Adds itself to the tool.
   explicit bench_command(CLI::App& tool);
 
-  /// After the arguments were parsed. The status to exit with: 0, or 1 if a comparison found
-  /// something worse. Throws std::exception for what is wrong.
+  /// Called after the arguments were parsed. Returns the exit status: 0, or 1 if a comparison found
+  /// something worse. Throws std::exception on errors.
   int run() const;
 
  private:

@@ -5,7 +5,7 @@
 //                         are its client
 //   verge check DIR       proves that what such a server has kept is in order
 //   verge bench ...       measures verge's engines and other systems side by side
-//   verge peer NAME       one of the systems that are linked in, asked line by line: what bench
+//   verge peer NAME       one of the linked systems, controlled line by line: what bench
 //                         starts for each measurement
 //
 // Errors are one line that says what to do, and status 2.
@@ -27,7 +27,7 @@
 
 namespace {
 
-/// What is wrong with the arguments, and the words that would have been understood there.
+/// The error in the arguments, and the words that are accepted there.
 std::string explain(const CLI::App* tool, const CLI::Error& e) {
   const auto parsed = tool->get_subcommands();
   const CLI::App& at = parsed.empty() ? *tool : *parsed.front();

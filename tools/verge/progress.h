@@ -8,7 +8,7 @@ namespace verge::tool {
 class progress {
  public:
   progress();
-  /// Nothing of it stays behind.
+  /// Erases the bar.
   ~progress() { wipe(); }
   progress(const progress&) = delete;
   progress& operator=(const progress&) = delete;

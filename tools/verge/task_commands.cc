@@ -157,7 +157,7 @@ bool task_commands::parsed() const {
 }
 
 int task_commands::run() {
-  // What is wrong with the arguments is said before anybody is asked.
+  // Errors in the arguments are reported before the server is asked.
   const std::uint64_t delay = milliseconds(delay_);
   const std::uint64_t ttr = milliseconds(ttr_);
   const std::uint64_t limit = milliseconds(limit_);

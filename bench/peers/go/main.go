@@ -33,7 +33,7 @@ func main() {
 			a = answer{"error": err.Error()}
 		}
 		if answers.Encode(a) != nil {
-			os.Exit(1) // nobody is there to hear it
+			os.Exit(1) // the caller has ended
 		}
 	}
 }

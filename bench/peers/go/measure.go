@@ -44,8 +44,8 @@ var fired int64
 
 func count() { atomic.AddInt64(&fired, 1) }
 
-// standStill stops the whole process for so long: what becomes due meanwhile is overdue when it goes
-// on. A child does it, as nobody can wake himself.
+// standStill stops the whole process for that long: what becomes due meanwhile is overdue when it
+// continues. A child does it, as a stopped process cannot wake itself.
 func standStill(d time.Duration) error {
 	me := os.Getpid()
 	script := fmt.Sprintf("kill -STOP %d; sleep %f; kill -CONT %d", me, d.Seconds(), me)

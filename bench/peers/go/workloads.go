@@ -23,7 +23,7 @@ var workloads = map[string]func(request) (answer, error){
 	"lateness_100k":    func(r request) (answer, error) { return lateness(r, r.timers), nil },
 }
 
-// lane is what one goroutine has: timers of its own.
+// lane is the state of one goroutine: its own timers.
 type lane struct {
 	random random
 	timers []*time.Timer

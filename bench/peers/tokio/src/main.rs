@@ -71,7 +71,7 @@ fn main() {
             to_json(parse(&line).and_then(|r| workloads::run(&r)))
         };
         if writeln!(std::io::stdout(), "{text}").is_err() {
-            return; // nobody is there to hear it
+            return; // the caller has ended
         }
     }
 }

@@ -52,8 +52,8 @@ impl Random {
 
 pub static FIRED: AtomicUsize = AtomicUsize::new(0);
 
-/// Stops the whole process for so long: what becomes due meanwhile is overdue when it goes on. A
-/// child does it, as nobody can wake himself.
+/// Stops the whole process for that long: what becomes due meanwhile is overdue when it continues.
+/// A child does it, as a stopped process cannot wake itself.
 pub fn stand_still(d: Duration) -> Result<(), String> {
     let me = std::process::id();
     let script = format!("kill -STOP {me}; sleep {}; kill -CONT {me}", d.as_secs_f64());

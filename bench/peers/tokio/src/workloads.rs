@@ -18,7 +18,7 @@ impl Wake for Nobody {
     fn wake(self: Arc<Self>) {}
 }
 
-/// What one thread has: timers of its own, and whom they wake.
+/// The state of one thread: its own timers, and what they wake.
 struct Lane {
     random: Random,
     timers: Vec<Option<Timer>>,
