@@ -10,8 +10,9 @@
 ///
 /// RocksDB alone does not do that. It drops a batch whose end is missing, but refuses to open a
 /// log if a part in the middle of the last batch is missing. And if a flipped bit makes a record
-/// seem to go on beyond the end of the log, it takes that for a missing end, and silently drops all
-/// that follows in that block of 32 KiB. So both are decided here, before RocksDB opens the directory:
+/// seem to go on beyond the end of the log, it takes that for a missing end, and silently drops
+/// all that follows in that block of 32 KiB. So both are decided here, before RocksDB opens the
+/// directory:
 ///
 ///  - A part of the last batch is missing or reads as zeros: torn. The batch is cut off.
 ///  - What cannot be read is followed by another batch, or nothing of it reads as zeros: damaged.
