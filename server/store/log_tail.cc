@@ -85,7 +85,8 @@ class mapped_file {
     size_ = static_cast<std::size_t>(about.st_size);
     if (size_ != 0) at_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
     ::close(fd);
-    if (at_ == MAP_FAILED) throw store_error("reading " + path + " failed: there is no memory for it");
+    if (at_ == MAP_FAILED)
+      throw store_error("reading " + path + " failed: there is no memory for it");
   }
   mapped_file(const mapped_file&) = delete;
   mapped_file& operator=(const mapped_file&) = delete;
@@ -172,8 +173,8 @@ class log_reader {
     return log_.size();
   }
 
-  /// Whether a sector reads as zeros, or what there is of one. The last bytes of a log do not count
-  /// if they are few: batches end with small numbers, and a log whose last sector is lost is shorter.
+  /// Whether a sector reads as zeros, or the part of one that is in this range. A few last bytes of
+  /// the log do not count: batches end with small numbers, and a lost last sector shortens the log.
   bool has_hole(std::size_t at, std::size_t end) const {
     constexpr std::size_t few = 64;
     while (at < end) {
@@ -245,9 +246,10 @@ void mend_log_tails(const std::string& directory) {
   std::getline(std::ifstream(directory + "/CURRENT"), manifest);
   // RocksDB would begin anew, and remove what there is.
   if (manifest.empty() && has_data) {
-    throw store_error("opening " + directory +
-                      " failed: there are tasks, but the file CURRENT is missing or empty: restore a "
-                      "backup, or that file, with the name of the newest MANIFEST in it");
+    throw store_error(
+        "opening " + directory +
+        " failed: there are tasks, but the file CURRENT is missing or empty: restore a "
+        "backup, or that file, with the name of the newest MANIFEST in it");
   }
   const std::string path = directory + "/" + manifest;
   if (!manifest.empty() && fs::is_regular_file(path)) mend(path, true);

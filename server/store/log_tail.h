@@ -5,18 +5,21 @@
 /// The ends of RocksDB's logs after a loss of power.
 ///
 /// A log is synced batch by batch. So at most its last batch can be torn (of the manifest, the last
-/// few): some of its sectors have reached the disk and others, perhaps earlier ones, have not and read
-/// as zeros. Nobody was told of that batch, and it can be dropped. RocksDB drops a batch whose end is missing, but refuses to open
-/// the log if it is a part in the middle; and if a bit of a length is flipped, so that a record seems
-/// to go on beyond the end of the log, it takes that for a missing end and silently drops all that
-/// follows in that block of 32 KiB. Both are decided here, before RocksDB opens the directory:
+/// few): some of its sectors have reached the disk, and others, perhaps earlier ones, have not and
+/// read as zeros. No client has been told of that batch, and it can be dropped.
 ///
-///  - nothing but a part of the last batch is missing, or reads as zeros: torn. It is cut off.
-///  - what cannot be read is followed by another batch, or has no zeros for its missing part:
-///    damaged. Acknowledged tasks may be lost, so it is refused.
+/// RocksDB alone does not do that. It drops a batch whose end is missing, but refuses to open a
+/// log if a part in the middle of the last batch is missing. And if a flipped bit makes a record
+/// seem to go on beyond the end of the log, it takes that for a missing end, and silently drops
+/// all that follows in that block of 32 KiB. So both are decided here, before RocksDB opens the
+/// directory:
 ///
-/// A bit that is flipped in the last batch of a log is taken for a tear if that batch happens to have
-/// a whole sector of zeros.
+///  - A part of the last batch is missing or reads as zeros: torn. The batch is cut off.
+///  - What cannot be read is followed by another batch, or nothing of it reads as zeros: damaged.
+///    Acknowledged tasks may be lost, so opening is refused.
+///
+/// The two look alike in one case: a flipped bit in the last batch of a log, if that batch has a
+/// whole sector of zeros. It is taken for a tear.
 namespace verge::server {
 
 /// Looks at all logs of a directory that no process has open, and at its manifest. Throws

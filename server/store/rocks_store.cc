@@ -225,7 +225,8 @@ class rocks_store final : public store {
   void mend() {
     rocksdb::Env* const env = rocksdb::Env::Default();
     rocksdb::FileLock* lock = nullptr;
-    if (!env->FileExists(directory_).ok() || !env->LockFile(directory_ + "/LOCK", &lock).ok()) return;
+    if (!env->FileExists(directory_).ok() || !env->LockFile(directory_ + "/LOCK", &lock).ok())
+      return;
     const auto unlock = [&](rocksdb::FileLock* l) { env->UnlockFile(l).PermitUncheckedError(); };
     const std::unique_ptr<rocksdb::FileLock, decltype(unlock)> held(lock, unlock);
     mend_log_tails(directory_);

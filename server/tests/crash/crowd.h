@@ -77,7 +77,8 @@ class crowd {
       for (const step& s : p->book().steps) {
         if (!s.has_answer || s.changed_nothing) continue;
         for (const known_task& t : s.made) {
-          if (!ids.insert(t.id).second) all.push_back("id " + std::to_string(t.id) + " was told twice");
+          if (!ids.insert(t.id).second)
+            all.push_back("id " + std::to_string(t.id) + " was told twice");
         }
       }
     }

@@ -1,6 +1,6 @@
 // Days that are bad without a crash: a million tasks cancelled, a worker that dies with a thousand
-// leases, thousands of connections that say nothing, the largest bodies, and garbage on the wire. The
-// server answers all of it, and `verge check` has nothing to say afterwards.
+// leases, thousands of idle connections, the largest bodies, and garbage on the wire. The server
+// answers all of it, and `verge check` finds no fault afterwards.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,8 +38,8 @@ class crowded : public testing::Test {
   }
 
   scratch place_;
-  std::unique_ptr<server_process> server_ =
-      std::make_unique<server_process>(place_ / "data", std::vector<std::string>{"--memtable", "4194304"});
+  std::unique_ptr<server_process> server_ = std::make_unique<server_process>(
+      place_ / "data", std::vector<std::string>{"--memtable", "4194304"});
 };
 
 TEST_F(crowded, delayed_tasks_are_all_cancelled) {
@@ -60,13 +60,16 @@ TEST_F(crowded, delayed_tasks_are_all_cancelled) {
     return wrong;
   };
   const auto put = [](int i) {
-    return "put-key order" + std::to_string(i) + " refuse 10 1800000 60000 20\r\nan order that waits.\r\n";
+    return "put-key order" + std::to_string(i) +
+           " refuse 10 1800000 60000 20\r\nan order that waits.\r\n";
   };
   ASSERT_EQ(in_parts(put, "INSERTED "), 0);
   EXPECT_EQ(count(c, "delayed"), std::to_string(tasks));
-  EXPECT_EQ(in_parts([](int i) { return "cancel order" + std::to_string(i) + "\r\n"; }, "CANCELLED"), 0);
+  EXPECT_EQ(
+      in_parts([](int i) { return "cancel order" + std::to_string(i) + "\r\n"; }, "CANCELLED"), 0);
   EXPECT_EQ(count(c, "delayed"), "0");
-  EXPECT_EQ(in_parts([](int i) { return "cancel order" + std::to_string(i) + "\r\n"; }, "NOT_FOUND"), 0);
+  EXPECT_EQ(
+      in_parts([](int i) { return "cancel order" + std::to_string(i) + "\r\n"; }, "NOT_FOUND"), 0);
   EXPECT_EQ(c.ask("reserve-with-timeout 0"), "TIMED_OUT");
 }
 
@@ -154,20 +157,54 @@ TEST_F(crowded, bodies_of_the_maximum_size_come_back_as_they_were) {
 
 /// A line, or bytes, that may be anything: near to what the server knows, mostly.
 std::string garbage(std::mt19937_64& random) {
-  static const char* const words[] = {
-      "put ", "put-ms ", "put-key ", "put-batch ", "reserve", "reserve-with-timeout ", "reserve-job ",
-      "reserve-batch ", "delete ", "release ", "bury ", "kick ", "kick-job ", "touch ", "peek ",
-      "peek-ready", "peek-delayed", "peek-buried", "cancel ", "reschedule ", "use ", "watch ", "ignore ",
-      "stats", "stats-job ", "stats-tube ", "list-tubes", "list-tube-used", "list-tubes-watched",
-      "pause-tube ", "PUT ", "", " ", "quit "};
+  static const char* const words[] = {"put ",
+                                      "put-ms ",
+                                      "put-key ",
+                                      "put-batch ",
+                                      "reserve",
+                                      "reserve-with-timeout ",
+                                      "reserve-job ",
+                                      "reserve-batch ",
+                                      "delete ",
+                                      "release ",
+                                      "bury ",
+                                      "kick ",
+                                      "kick-job ",
+                                      "touch ",
+                                      "peek ",
+                                      "peek-ready",
+                                      "peek-delayed",
+                                      "peek-buried",
+                                      "cancel ",
+                                      "reschedule ",
+                                      "use ",
+                                      "watch ",
+                                      "ignore ",
+                                      "stats",
+                                      "stats-job ",
+                                      "stats-tube ",
+                                      "list-tubes",
+                                      "list-tube-used",
+                                      "list-tubes-watched",
+                                      "pause-tube ",
+                                      "PUT ",
+                                      "",
+                                      " ",
+                                      "quit "};
   const auto number = [&]() -> std::string {
     switch (random() % 8) {
-      case 0: return "-1";
-      case 1: return "18446744073709551616";
-      case 2: return "4294967296";
-      case 3: return "x";
-      case 4: return "";
-      default: return std::to_string(random() % 30);
+      case 0:
+        return "-1";
+      case 1:
+        return "18446744073709551616";
+      case 2:
+        return "4294967296";
+      case 3:
+        return "x";
+      case 4:
+        return "";
+      default:
+        return std::to_string(random() % 30);
     }
   };
   std::string line = words[random() % std::size(words)];
@@ -188,10 +225,17 @@ std::string garbage(std::mt19937_64& random) {
     case 0:  // Bytes of any kind.
       for (std::size_t i = random() % 40; i > 0; --i) line.push_back(static_cast<char>(random()));
       break;
-    case 1: line.append(random() % 500, 'a'); break;
-    case 2: line += "\n"; break;
-    case 3: line += "\r"; break;
-    default: break;
+    case 1:
+      line.append(random() % 500, 'a');
+      break;
+    case 2:
+      line += "\n";
+      break;
+    case 3:
+      line += "\r";
+      break;
+    default:
+      break;
   }
   if (line.starts_with("put ") && random() % 2 == 0) {
     const std::string body(random() % 20, 'b');
@@ -213,8 +257,8 @@ TEST_F(crowded, garbage_on_the_wire_is_answered_or_ignored) {
     for (std::uint64_t j = random() % 2 * 20; j > 0 && c.line(); --j) {
     }
     sending.join();
-    ASSERT_TRUE(server_->is_running()) << "VERGE_CRASH_SEED=" << seed_of(1) << ", round " << i << ": "
-                                       << server_->wait().error;
+    ASSERT_TRUE(server_->is_running())
+        << "VERGE_CRASH_SEED=" << seed_of(1) << ", round " << i << ": " << server_->wait().error;
   }
   // It serves as before.
   connection c(server_->port());

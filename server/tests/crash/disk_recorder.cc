@@ -1,6 +1,6 @@
-// Loaded into `verge serve` before the C library (LD_PRELOAD), it sees what the server does to the
-// files below a directory, and what it sends to its clients, and keeps a log of it; and it makes the
-// disk fail, or lie, on purpose.
+// Loaded into `verge serve` before the C library (LD_PRELOAD), it keeps a log of what the server
+// does to the files below a directory and of what it sends to its clients; and it makes the disk
+// fail, or lie, on purpose.
 //
 //   VERGE_DISK_ROOT   the directory; its files LOG and LOCK are left alone
 //   VERGE_DISK_LOG    where to keep the log (disk_log.h), with the counter in a file beside it
@@ -143,7 +143,8 @@ failing recorder::fails() {
   if (n == fail_at) return how;
   if (n <= fail_at) return failing::never;
   // After a short write the disk is full, which the next call hears.
-  if (how == failing::short_write) return for_ever || n == fail_at + 1 ? failing::enospc : failing::never;
+  if (how == failing::short_write)
+    return for_ever || n == fail_at + 1 ? failing::enospc : failing::never;
   return for_ever ? how : failing::never;
 }
 

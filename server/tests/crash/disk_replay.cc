@@ -20,7 +20,9 @@ namespace {
 
 constexpr std::uint64_t sector = 512;
 
-std::string folder_of(std::string_view path) { return std::string(path.substr(0, path.rfind('/'))); }
+std::string folder_of(std::string_view path) {
+  return std::string(path.substr(0, path.rfind('/')));
+}
 std::string name_in(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 
 std::string read_file(const std::string& path) {
@@ -95,7 +97,8 @@ void recording::resolve(ledger& book, const std::vector<position>& lives) const 
   for (step& s : book.steps) {
     if (s.port == 0 || !s.has_answer) continue;
     const auto& ends = streams.at({s.life, s.port}).ends;
-    const auto at = std::lower_bound(ends.begin(), ends.end(), std::pair{s.answer_end, position{0}});
+    const auto at =
+        std::lower_bound(ends.begin(), ends.end(), std::pair{s.answer_end, position{0}});
     // The server may have been killed after it had sent the answer and before that was noted.
     s.acked = at == ends.end() ? never : at->second;
   }
@@ -109,7 +112,8 @@ void disk::advance(position to) {
 
 void disk::take(const recording::entry& e) {
   switch (e.head.what) {
-    case disk_op::open: return open(e);
+    case disk_op::open:
+      return open(e);
     case disk_op::close:
       open_.erase(e.head.fd);
       open_directories_.erase(e.head.fd);
@@ -120,10 +124,14 @@ void disk::take(const recording::entry& e) {
     case disk_op::truncate:
       open_.at(e.head.fd)->since.push_back({true, e.head.offset, {}});
       return;
-    case disk_op::sync_begin: return begin_sync(e);
-    case disk_op::sync_end: return end_sync(e);
-    case disk_op::rename: return move(e, true);
-    case disk_op::link: return move(e, false);
+    case disk_op::sync_begin:
+      return begin_sync(e);
+    case disk_op::sync_end:
+      return end_sync(e);
+    case disk_op::rename:
+      return move(e, true);
+    case disk_op::link:
+      return move(e, false);
     case disk_op::unlink: {
       const std::string folder = folder_of(e.payload);
       names_now(folder).erase(name_in(e.payload));
@@ -139,7 +147,8 @@ void disk::take(const recording::entry& e) {
       return;
     }
     case disk_op::accept:
-    case disk_op::send: return;
+    case disk_op::send:
+      return;
   }
 }
 
@@ -236,11 +245,15 @@ void disk::lose_power(const std::string& target, std::mt19937_64& random) const 
     const std::size_t point = random() % (size + 1);
     return [&random, how, point](std::size_t i) {
       switch (how) {
-        case loss::everything: return false;
-        case loss::nothing: return true;
-        case loss::from_some_point_on: return i < point;
+        case loss::everything:
+          return false;
+        case loss::nothing:
+          return true;
+        case loss::from_some_point_on:
+          return i < point;
         case loss::at_random:
-        case loss::torn: break;
+        case loss::torn:
+          break;
       }
       return random() % 2 == 0;
     };

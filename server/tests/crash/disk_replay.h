@@ -86,7 +86,7 @@ class disk {
   using file_ref = std::shared_ptr<file>;
   struct name_change {
     std::string name;
-    file_ref to;  ///< nothing: the name is removed
+    file_ref to;               ///< nothing: the name is removed
     std::string also_removes;  ///< rename: at the same time
   };
   struct directory {
@@ -109,8 +109,8 @@ class disk {
   const recording& recording_;
   std::string root_;
   position at_{0};
-  std::map<std::string, directory> directories_;                  // as the disk has them
-  std::map<std::string, std::map<std::string, file_ref>> now_;    // as the programs see them
+  std::map<std::string, directory> directories_;                // as the disk has them
+  std::map<std::string, std::map<std::string, file_ref>> now_;  // as the programs see them
   std::map<int, file_ref> open_;
   std::map<int, std::string> open_directories_;
   std::map<std::pair<std::uint64_t, int>, sync> syncs_;

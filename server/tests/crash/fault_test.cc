@@ -54,7 +54,8 @@ fault_result fail_at(std::uint64_t n, const std::string& how, std::size_t answer
   result.stopped = end.status != 0;
   for (const std::string& p : clients.problems()) complain(p);
   if (result.stopped) {
-    if (end.status != disk_failed) complain("ended with " + std::to_string(end.status) + ": " + end.error);
+    if (end.status != disk_failed)
+      complain("ended with " + std::to_string(end.status) + ": " + end.error);
     if (lines_in(end.error) != 1 || !end.error.starts_with("verge: ")) {
       complain("it does not say what is wrong in one line: " + end.error);
     }
@@ -158,7 +159,8 @@ TEST(disk_fault, is_told_to_everybody_who_waits_and_nothing_else_is) {
     EXPECT_THAT(rest_of(producer), testing::Each("INTERNAL_ERROR"));
     EXPECT_THAT(rest_of(holder), IsEmpty());
     for (std::size_t n = 0; n < waiting.size(); ++n) {
-      EXPECT_EQ(rest_of(*waiting[n]), std::vector<std::string>(n % 2 == 0 ? 1 : 3, "INTERNAL_ERROR"));
+      EXPECT_EQ(rest_of(*waiting[n]),
+                std::vector<std::string>(n % 2 == 0 ? 1 : 3, "INTERNAL_ERROR"));
     }
     const ended end = server.wait();
     EXPECT_EQ(end.status, disk_failed);

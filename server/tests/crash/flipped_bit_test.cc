@@ -38,7 +38,8 @@ contents read_files(const std::string& directory) {
 void write_files(const contents& all, const std::string& directory) {
   fs::remove_all(directory);
   fs::create_directory(directory);
-  for (const auto& [name, bytes] : all) std::ofstream(directory + "/" + name, std::ios::binary) << bytes;
+  for (const auto& [name, bytes] : all)
+    std::ofstream(directory + "/" + name, std::ios::binary) << bytes;
 }
 
 /// A directory with files of all kinds, left by kill -9, and who knows what is in it.
@@ -70,7 +71,8 @@ class flipped_bit : public testing::Test {
       return compare(clients_.ledgers(), found, never);
     } catch (const server::store_error& e) {
       const std::string text = e.what();
-      if (text.find("failed: ") != std::string::npos || text.find("verge check") != std::string::npos) {
+      if (text.find("failed: ") != std::string::npos ||
+          text.find("verge check") != std::string::npos) {
         return {};
       }
       return {"what it says is not clear: " + text};
@@ -104,7 +106,8 @@ TEST_F(flipped_bit, is_noticed_or_does_not_matter) {
       std::string& bytes = flipped[name];
       // Half of them near the end, where a log is allowed to be torn.
       const std::size_t span =
-          i % 2 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), kind == "log" ? 4096 : 400);
+          i % 2 == 0 ? bytes.size()
+                     : std::min<std::size_t>(bytes.size(), kind == "log" ? 4096 : 400);
       const std::size_t at = bytes.size() - 1 - random() % span;
       const int bit = static_cast<int>(random() % 8);
       bytes[at] = static_cast<char>(bytes[at] ^ (1 << bit));
@@ -156,7 +159,8 @@ TEST_F(flipped_bit, is_not_what_a_torn_tail_is) {
     const std::string directory = place_ / "torn";
     write_files(files_, directory);
     snapshot found;
-    ASSERT_NO_THROW(found = read_directory(directory)) << "cut to " << end << " of " << whole.size();
+    ASSERT_NO_THROW(found = read_directory(directory))
+        << "cut to " << end << " of " << whole.size();
     EXPECT_THAT(found.faults, IsEmpty());
     if (end != whole.size()) continue;
     tasks_before = found.tasks.size();

@@ -45,7 +45,7 @@ std::vector<std::string> compare_with_server(const snapshot& found, std::uint16_
     if (!agrees) wrong.push_back(name + " is " + state + ", was " + server::name_of(t.state));
     if (value_of(shown, "pri") != std::to_string(t.priority) ||
         value_of(shown, "reserves") != std::to_string(t.reserves) ||
-        value_of(shown, "tube") != "\"" + f.tube + "\"") {
+        value_of(shown, "tube") != f.tube) {
       wrong.push_back(name + " is shown wrongly: " + shown);
     }
     const auto first = c.line();
@@ -144,8 +144,8 @@ TEST(kill, is_noticed_if_replies_leave_before_the_write) {
   const scratch place;
   const auto r = kill_often(seed_of(2000), 20, {},
                             with_recorder({{"VERGE_DISK_ROOT", "/"}, {"VERGE_DISK_LIE", "late"}}));
-  EXPECT_FALSE(r.problems.empty()) << "after " << r.kills << " kills and " << r.answers
-                                   << " answers nothing was missed";
+  EXPECT_FALSE(r.problems.empty())
+      << "after " << r.kills << " kills and " << r.answers << " answers nothing was missed";
 }
 
 }  // namespace

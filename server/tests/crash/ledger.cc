@@ -41,21 +41,26 @@ void release(known_task& t, const step& s) {
 
 void change(known_task& t, const step& s) {
   switch (s.what) {
-    case step::kind::reschedule: return set_due(t, s, s.delay);
+    case step::kind::reschedule:
+      return set_due(t, s, s.delay);
     case step::kind::reserve:
       t.state = task_state::reserved;
       t.lease_unclear = false;
       ++t.reserves;
       return;
-    case step::kind::release: return release(t, s);
+    case step::kind::release:
+      return release(t, s);
     case step::kind::bury:
       t.state = task_state::buried;
       t.lease_unclear = false;
       t.priority = s.priority;
       t.burial = s.burial;
       return;
-    case step::kind::kick: t.state = task_state::ready; return;
-    default: return;
+    case step::kind::kick:
+      t.state = task_state::ready;
+      return;
+    default:
+      return;
   }
 }
 
@@ -63,12 +68,13 @@ std::string describe(const known_task& t) {
   static const char* const names[] = {"delayed", "ready", "reserved", "buried"};
   return "task " + std::to_string(t.id) + " of " + t.tube + " (" +
          names[static_cast<std::size_t>(t.state)] + ", priority " + std::to_string(t.priority) +
-         (t.key.empty() ? "" : ", key " + t.key) + ", body of " + std::to_string(t.body->size()) + ")";
+         (t.key.empty() ? "" : ", key " + t.key) + ", body of " + std::to_string(t.body->size()) +
+         ")";
 }
 
 bool state_agrees(const known_task& t, const server::task& f, const world& w, wall_time taken) {
-  const bool due_agrees = f.due >= t.due_first - slack &&
-                          (t.due_last == far_future || f.due <= t.due_last + slack);
+  const bool due_agrees =
+      f.due >= t.due_first - slack && (t.due_last == far_future || f.due <= t.due_last + slack);
   switch (t.state) {
     case task_state::delayed:
       if (f.state == task_state::delayed) return due_agrees;
@@ -78,7 +84,8 @@ bool state_agrees(const known_task& t, const server::task& f, const world& w, wa
       return f.state == task_state::ready ||
              (f.state == task_state::reserved && (t.lease_unclear || w.some_reserved));
     case task_state::reserved:
-    case task_state::buried: return f.state == t.state;
+    case task_state::buried:
+      return f.state == t.state;
   }
   return false;
 }
@@ -172,7 +179,9 @@ void apply(world& w, const step& s) {
     case step::kind::remove:
       for (const task_id id : s.about) w.tasks.erase(id);
       return;
-    case step::kind::pause: w.pauses[s.tube] = s.delay; return;
+    case step::kind::pause:
+      w.pauses[s.tube] = s.delay;
+      return;
     case step::kind::lost:
       for (auto& [id, t] : w.tasks) {
         if (t.state != task_state::reserved) continue;
@@ -180,11 +189,14 @@ void apply(world& w, const step& s) {
         t.lease_unclear = true;
       }
       return;
-    case step::kind::adopt: w = s.found; return;
+    case step::kind::adopt:
+      w = s.found;
+      return;
     case step::kind::reserve:
       if (!s.has_answer) w.some_reserved = true;
       break;
-    default: break;
+    default:
+      break;
   }
   for (const task_id id : s.about) {
     if (const auto at = w.tasks.find(id); at != w.tasks.end()) change(at->second, s);
@@ -198,8 +210,8 @@ snapshot read_directory(const std::string& directory) {
   s.known = store->recover();
   s.taken = now();
   for (const server::tube_record& tube : s.known.tubes) {
-    for (const auto kind : {server::place_kind::delayed, server::place_kind::ready,
-                            server::place_kind::buried}) {
+    for (const auto kind :
+         {server::place_kind::delayed, server::place_kind::ready, server::place_kind::buried}) {
       for (auto& stored :
            store->scan(tube.number, server::beginning_of(kind), std::size_t{1} << 30)) {
         const task_id id = stored.fields.id;

@@ -44,7 +44,7 @@ struct known_task {
   std::int64_t ttr{0};
   std::uint32_t reserves{0};
   std::uint32_t max_attempts{0};
-  std::uint64_t burial{0};  ///< the order of kicks
+  std::uint64_t burial{0};    ///< the order of kicks
   bool lease_unclear{false};  ///< its connection was lost: ready, or on disk still reserved
 };
 
@@ -77,17 +77,17 @@ struct step {
   std::int64_t delay{0};  ///< in nanoseconds; of a pause too
   std::string tube;       ///< pause
   std::uint64_t burial{0};
-  world found;            ///< adopt
+  world found;  ///< adopt
 
   wall_time sent{0};
   wall_time answered{far_future};
   bool has_answer{false};
   bool changed_nothing{false};  ///< so the answer says
   position begun{0};
-  position acked{never};        ///< when the last byte of the answer left the server
-  std::uint16_t port{0};        ///< of the client, and where in its stream the answer ends
+  position acked{never};  ///< when the last byte of the answer left the server
+  std::uint16_t port{0};  ///< of the client, and where in its stream the answer ends
   std::uint64_t answer_end{0};
-  int life{0};                  ///< which start of the server it was given to
+  int life{0};  ///< which start of the server it was given to
 };
 
 void apply(world& w, const step& s);

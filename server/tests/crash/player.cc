@@ -123,9 +123,14 @@ known_task player::new_task() {
   t.priority = static_cast<std::uint32_t>(random(4) == 0 ? random(4'000'000'000) : random(2000));
   t.ttr = static_cast<std::int64_t>(3600 + random(1000)) * second;
   switch (random(4)) {
-    case 0: t.delay = static_cast<std::int64_t>(1 + random(300)) * millisecond; break;
-    case 1: t.delay = static_cast<std::int64_t>(3'600'000 + random(1'000'000)) * millisecond; break;
-    default: break;
+    case 0:
+      t.delay = static_cast<std::int64_t>(1 + random(300)) * millisecond;
+      break;
+    case 1:
+      t.delay = static_cast<std::int64_t>(3'600'000 + random(1'000'000)) * millisecond;
+      break;
+    default:
+      break;
   }
   if (one_in(5)) {
     t.max_attempts = static_cast<std::uint32_t>(1 + random(3));
@@ -136,8 +141,9 @@ known_task player::new_task() {
 
 /// PRI DELAY TTR BYTES and options, and the body.
 std::string player::put_line(const known_task& t) {
-  std::string line = std::to_string(t.priority) + " " + std::to_string(t.delay / millisecond) + " " +
-                     std::to_string(t.ttr / millisecond) + " " + std::to_string(t.body->size());
+  std::string line = std::to_string(t.priority) + " " + std::to_string(t.delay / millisecond) +
+                     " " + std::to_string(t.ttr / millisecond) + " " +
+                     std::to_string(t.body->size());
   if (t.max_attempts != 0) line += " attempts=" + std::to_string(t.max_attempts);
   if (!t.dead_letter.empty()) line += " dead=" + t.dead_letter;
   return line + "\r\n" + *t.body + "\r\n";
@@ -159,8 +165,8 @@ void player::add_put() {
     t.max_attempts = 0;
     t.dead_letter.clear();
     out_ += "put " + std::to_string(t.priority) + " " + std::to_string(t.delay / second) + " " +
-            std::to_string(t.ttr / second) + " " + std::to_string(t.body->size()) + "\r\n" + *t.body +
-            "\r\n";
+            std::to_string(t.ttr / second) + " " + std::to_string(t.body->size()) + "\r\n" +
+            *t.body + "\r\n";
   } else {
     out_ += "put-ms " + put_line(t);
   }
@@ -176,7 +182,8 @@ void player::add_put_key() {
   known_task* old = one_in(2) ? pick([&](const known_task& t) {
     return !t.key.empty() && t.tube == tube_ && !busy_keys_.contains(t.key) &&
            t.state != task_state::reserved;
-  }) : nullptr;
+  })
+                              : nullptr;
   known_task t = new_task();
   t.key = old != nullptr ? old->key : "key" + std::to_string(keys_++);
   busy_keys_.insert(t.key);
@@ -217,8 +224,9 @@ void player::add_put_batch(std::size_t count, std::size_t size) {
   }
   c.take = [this, count, text = c.text](const std::string& answer, step& s) {
     task_id id = number_in(answer, 1);
-    if (!expect(answer.starts_with("INSERTED ") && number_in(answer, 2) == count && id > highest_id_,
-                text, answer)) {
+    if (!expect(
+            answer.starts_with("INSERTED ") && number_in(answer, 2) == count && id > highest_id_,
+            text, answer)) {
       return false;
     }
     for (known_task& t : s.made) t.id = id++;
@@ -245,8 +253,10 @@ void player::add_by_key() {
                   : "reschedule " + t->key + " " + std::to_string(c.what.delay / millisecond);
   out_ += c.text + "\r\n";
   c.take = [this, taken, cancel, text = c.text](const std::string& answer, step&) {
-    return expect(answer.starts_with(taken ? "TAKEN" : cancel ? "CANCELLED" : "RESCHEDULED"), text,
-                  answer);
+    return expect(answer.starts_with(taken    ? "TAKEN"
+                                     : cancel ? "CANCELLED"
+                                              : "RESCHEDULED"),
+                  text, answer);
   };
   add(std::move(c));
 }
@@ -377,7 +387,8 @@ void player::add_pause() {
 void player::add_reserve() {
   sent_command c;
   c.what.what = step::kind::reserve;
-  c.text = one_in(2) ? "reserve-with-timeout 0" : "reserve-batch " + std::to_string(1 + random(8)) + " 0";
+  c.text = one_in(2) ? "reserve-with-timeout 0"
+                     : "reserve-batch " + std::to_string(1 + random(8)) + " 0";
   out_ += c.text + "\r\n";
   c.take = [this](const std::string& answer, step& s) { return take_reserved(answer, s); };
   add(std::move(c));
@@ -405,7 +416,8 @@ bool player::take_one_reserved(const std::string& line, step& s) {
     return true;
   }
   const known_task& t = at->second;
-  if (*body != *t.body) complain("task " + std::to_string(id) + " was handed out with a wrong body");
+  if (*body != *t.body)
+    complain("task " + std::to_string(id) + " was handed out with a wrong body");
   const bool may = t.state == task_state::ready ||
                    (t.state == task_state::delayed && t.due_first <= now() + 2 * second);
   if (!may) complain("task " + std::to_string(id) + " was handed out, and is not ready");

@@ -31,8 +31,9 @@ struct play_options {
 class player {
  public:
   /// `clock` tells the position, for recordings.
-  player(int number, std::uint64_t seed, play_options options = {},
-         std::function<position()> clock = [] { return position{0}; });
+  player(
+      int number, std::uint64_t seed, play_options options = {},
+      std::function<position()> clock = [] { return position{0}; });
 
   /// Connects to a server that has been started. False if it is gone already.
   bool connect(std::uint16_t port);

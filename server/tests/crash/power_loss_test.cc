@@ -49,7 +49,8 @@ recorded record(const scratch& place, const record_options& o) {
   const std::string log = place / "log";
   const auto shared = std::make_shared<log_counter>(log);
   log_counter& counter = *shared;
-  r.clients = std::make_unique<crowd>(o.players, o.seed, o.play, [shared] { return shared->now(); });
+  r.clients =
+      std::make_unique<crowd>(o.players, o.seed, o.play, [shared] { return shared->now(); });
   environment variables = o.variables;
   variables.emplace_back("VERGE_DISK_ROOT", r.root);
   variables.emplace_back("VERGE_DISK_LOG", log);
@@ -85,7 +86,8 @@ recorded record(const scratch& place, const record_options& o) {
 bool anything_acknowledged(const crowd& clients, position cut) {
   const auto all = clients.ledgers();
   return std::any_of(all.begin(), all.end(), [&](const ledger* l) {
-    return std::any_of(l->steps.begin(), l->steps.end(), [&](const step& s) { return s.acked < cut; });
+    return std::any_of(l->steps.begin(), l->steps.end(),
+                       [&](const step& s) { return s.acked < cut; });
   });
 }
 
@@ -104,10 +106,11 @@ std::vector<std::string> examine(const std::string& directory, const crowd& clie
 
 /// Loses power at `cuts` moments. Returns what is wrong at the first `most` of those that are bad.
 std::vector<std::string> lose_power(const recorded& r, const scratch& place, std::uint64_t seed,
-                                    std::size_t cuts, std::size_t most, std::size_t* bad = nullptr) {
+                                    std::size_t cuts, std::size_t most,
+                                    std::size_t* bad = nullptr) {
   std::mt19937_64 random(seed);
   const auto& entries = r.disk_log->entries();
-  // The hardest moments are right after a reply and right before a sync has ended: two of three cuts.
+  // Two of three cuts are at the hardest moments: after a reply, and before a sync has ended.
   std::vector<position> hard[2];
   for (position i = 0; i < entries.size(); ++i) {
     if (entries[i].head.what == disk_op::send) hard[0].push_back(i + 1);
@@ -136,11 +139,13 @@ std::vector<std::string> lose_power(const recorded& r, const scratch& place, std
     if (found > most) continue;
     std::string text = "power lost after record " + std::to_string(cut) + " of " +
                        std::to_string(entries.size()) + ", choice " + std::to_string(choice) + ":";
-    for (std::size_t i = 0; i < std::min<std::size_t>(wrong.size(), 5); ++i) text += "\n  " + wrong[i];
+    for (std::size_t i = 0; i < std::min<std::size_t>(wrong.size(), 5); ++i)
+      text += "\n  " + wrong[i];
     if (wrong.size() > 5) text += "\n  and " + std::to_string(wrong.size() - 5) + " more";
     problems.push_back(text);
     if (std::getenv("VERGE_CRASH_KEEP") != nullptr) {
-      d.lose_power(place / ("cut" + std::to_string(cut)), *std::make_unique<std::mt19937_64>(choice));
+      d.lose_power(place / ("cut" + std::to_string(cut)),
+                   *std::make_unique<std::mt19937_64>(choice));
     }
   }
   if (bad != nullptr) *bad = found;
