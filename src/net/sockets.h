@@ -9,7 +9,7 @@
 namespace verge::detail {
 
 /// A descriptor, or the error.
-struct made_descriptor {
+struct [[gnu::visibility("hidden")]] made_descriptor {
   descriptor_handle it;
   std::error_code error;
 };
