@@ -26,7 +26,7 @@ class [[gnu::visibility("hidden")]] bare_host : public detail::scheduler,
   bare_host(const bare_host&) = delete;
   bare_host& operator=(const bare_host&) = delete;
 
-  detail::engine& engine() { return timers_->its_engine(); }
+  detail::timer_engine& engine() { return timers_->its_engine(); }
 
   detail::clockwork& timers() noexcept override { return *timers_; }
   bool simulated() const noexcept override { return simulated_; }

@@ -303,7 +303,7 @@ TEST(select, without_cases_waits_forever_and_can_be_cancelled) {
   auto h = go([]() -> task<void> { co_await verge::select(); });
   s.run();
   EXPECT_FALSE(h.done());
-  EXPECT_STREQ(s.live()[0]->waiting_for, "select without cases, so for ever");
+  EXPECT_STREQ(s.live()[0]->waiting_for, "select without cases, so forever");
   h.cancel();
   EXPECT_THROW(h.join(), cancelled);
 }

@@ -323,7 +323,7 @@ TEST(slab, out_of_memory_leaves_the_pool_unchanged) {
   }
 }
 
-TEST(slab, a_node_that_has_used_up_its_versions_is_retired) {
+TEST(slab, a_node_that_has_used_up_its_versions_is_not_used_again) {
   slab<node> nodes;
   node* n = nodes.allocate();
   slab_pool_access::set_version(n, slab_pool_access::last_version - 1);
@@ -331,7 +331,7 @@ TEST(slab, a_node_that_has_used_up_its_versions_is_retired) {
   EXPECT_TRUE(nodes.is_valid(ref));
   nodes.free(n);
   EXPECT_FALSE(nodes.is_valid(ref));
-  EXPECT_EQ(nodes.stats().nodes_retired, 1U);
+  EXPECT_EQ(nodes.stats().nodes_used_up, 1U);
   EXPECT_EQ(nodes.stats().nodes_live, 0U);
   const std::size_t total = nodes.stats().nodes_total;
   EXPECT_EQ(nodes.stats().nodes_free, total - 1);

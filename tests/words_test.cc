@@ -27,12 +27,11 @@ const fs::path root = VERGE_SOURCE_DIR;
 constexpr std::array folders{".ci",     "bench",  "cmake", "docs",  "examples",
                              "include", "server", "src",   "tests", "tools"};
 
-/// Not checked: what has not been rewritten yet, and this file, which lists the words.
-constexpr std::array<std::string_view, 5> exempt{"include/verge/detail/", "src/engine/",
-                                                 "src/sched/", "src/timer/", "tests/words_test.cc"};
-/// Texts of exempt folders that tests look for.
-constexpr std::array<std::string_view, 3> quoted{
-    "nobody caught an exception", "participant is gone", "select without cases, so for ever"};
+/// Not checked: this file, which lists the words.
+constexpr std::array<std::string_view, 1> exempt{"tests/words_test.cc"};
+/// Texts of errors that are older than the rule.
+constexpr std::array<std::string_view, 2> quoted{"nobody caught an exception",
+                                                 "participant is gone"};
 
 /// A word, or two in a row, to what to write instead.
 const std::map<std::string, std::string, std::less<>>& unwanted() {

@@ -11,6 +11,7 @@
 #include <verge/chan.h>
 #include <verge/clock.h>
 #include <verge/detail/context_node.h>
+#include <verge/detail/owned.h>
 #include <verge/duration.h>
 #include <verge/time.h>
 
@@ -137,38 +138,34 @@ class canceller {
  public:
   /// An empty canceller.
   canceller() noexcept = default;
-  canceller(canceller&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
-  canceller& operator=(canceller&& other) noexcept {
-    canceller(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~canceller() {
-    if (node_ == nullptr) return;
-    (*this)();
-    detail::drop_user(node_);
-  }
-  void swap(canceller& other) noexcept { std::swap(node_, other.node_); }
+  void swap(canceller& other) noexcept { node_.swap(other.node_); }
 
   /// Cancels the context if it is not done yet. May be called from any thread, any number of times.
   void operator()() const noexcept { (*this)(std::error_code()); }
   /// The same, with a cause.
   void operator()(std::error_code cause) const noexcept {
-    if (node_ != nullptr) detail::cancel_scope(*node_->scope, cause);
+    if (node_) detail::cancel_scope(*node_.get()->scope, cause);
   }
 
   /// Keeps the context without a canceller.
   void detach() {
-    if (node_ == nullptr) detail::throw_no_context();
-    detail::drop_user(std::exchange(node_, nullptr));
+    if (!node_) detail::throw_no_context();
+    detail::drop_user(node_.release());
   }
 
-  explicit operator bool() const noexcept { return node_ != nullptr; }
+  explicit operator bool() const noexcept { return static_cast<bool>(node_); }
 
  private:
   friend detail::context_access;
   explicit canceller(detail::context_node* n) noexcept : node_(n) {}
 
-  detail::context_node* node_{nullptr};
+  struct cancel_and_drop {
+    void operator()(detail::context_node* n) const noexcept {
+      detail::cancel_scope(*n->scope, {});
+      detail::drop_user(n);
+    }
+  };
+  detail::owned<detail::context_node*, cancel_and_drop> node_;
 };
 
 /// The result of the functions below: auto [ctx, cancel] = with_cancel(parent);
@@ -262,36 +259,31 @@ template <class T, class U>
 class [[nodiscard("destroying the handle stops it: keep it, or detach() it")]] context_callback {
  public:
   context_callback() noexcept = default;
-  context_callback(context_callback && other) noexcept
-      : record_(std::exchange(other.record_, nullptr)) {}
-  context_callback& operator=(context_callback&& other) noexcept {
-    context_callback(std::move(other)).swap(*this);
-    return *this;
-  }
-  /// Stops it and waits for a call in progress on another thread.
-  ~context_callback() {
-    if (record_ != nullptr) detail::destroy_context_callback(*record_);
-  }
-  void swap(context_callback & other) noexcept { std::swap(record_, other.record_); }
+  void swap(context_callback & other) noexcept { record_.swap(other.record_); }
 
   /// Returns true if the function will never be called. Returns false if the context was already
   /// done, so that the call has begun or is about to, or if it was already stopped.
   bool stop() {
-    if (record_ == nullptr) detail::throw_no_context_callback();
-    return detail::stop_context_callback(*record_);
+    if (!record_) detail::throw_no_context_callback();
+    return detail::stop_context_callback(*record_.get());
   }
   /// Keeps the function registered without a handle.
   void detach() {
-    if (record_ == nullptr) detail::throw_no_context_callback();
-    detail::detach_context_callback(*std::exchange(record_, nullptr));
+    if (!record_) detail::throw_no_context_callback();
+    detail::detach_context_callback(*record_.release());
   }
-  explicit operator bool() const noexcept { return record_ != nullptr; }
+  explicit operator bool() const noexcept { return static_cast<bool>(record_); }
 
  private:
   friend detail::handle_access;
   explicit context_callback(detail::context_callback_record * r) noexcept : record_(r) {}
 
-  detail::context_callback_record* record_{nullptr};
+  struct destroy {
+    void operator()(detail::context_callback_record* r) const noexcept {
+      detail::destroy_context_callback(*r);
+    }
+  };
+  detail::owned<detail::context_callback_record*, destroy> record_;
 };
 
 /// Calls f when ctx is done, or at once if it already is, as a separate task on the caller's

@@ -68,7 +68,7 @@ class descriptor {
   descriptor& operator=(descriptor&&) noexcept = default;
   ~descriptor() = default;
 
-  detail::descriptor* get() const noexcept { return handle_.get(); }
+  detail::io_descriptor* get() const noexcept { return handle_.get(); }
 
  private:
   std::error_code set_deadline(bool read, bool write, std::int64_t when) noexcept;

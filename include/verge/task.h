@@ -6,6 +6,7 @@
 
 #include <verge/detail/errors.h>
 #include <verge/detail/operation.h>
+#include <verge/detail/owned.h>
 #include <verge/detail/promise.h>
 #include <verge/detail/spawn.h>
 #include <verge/detail/spawned.h>
@@ -31,7 +32,8 @@
 /// after 128 operations or 16 system calls. One that computes for long should call yield().
 namespace verge {
 
-/// A coroutine that has not been started. The object owns the coroutine.
+/// A coroutine that has not been started. The object owns the coroutine: destroying it destroys the
+/// coroutine and everything that it awaits; its pending waits are abandoned.
 template <class T = void>
 class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
  public:
@@ -39,17 +41,7 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
   using value_type = T;
 
   task() noexcept = default;
-  task(task && other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
-  task& operator=(task&& other) noexcept {
-    task(std::move(other)).swap(*this);
-    return *this;
-  }
-  /// Destroys the coroutine and everything that it awaits: its pending waits are abandoned.
-  ~task() {
-    if (coroutine_) coroutine_.destroy();
-  }
-
-  void swap(task & other) noexcept { std::swap(coroutine_, other.coroutine_); }
+  void swap(task & other) noexcept { coroutine_.swap(other.coroutine_); }
 
   /// Returns whether there is a coroutine.
   explicit operator bool() const noexcept { return static_cast<bool>(coroutine_); }
@@ -57,13 +49,13 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
   /// Runs the task and returns its result. A task can be awaited once.
   auto operator co_await()&& {
     if (!coroutine_) detail::throw_no_task();
-    return detail::task_awaiter<T>{coroutine_};
+    return detail::task_awaiter<T>{coroutine_.get()};
   }
   /// Always a compile-time error that says what to write.
   template <class Task = task>
   detail::task_awaiter<T> operator co_await()& {
     static_assert(!std::is_same_v<Task, task>, "a task is awaited once: co_await std::move(t)");
-    return {coroutine_};
+    return {coroutine_.get()};
   }
 
  private:
@@ -71,7 +63,10 @@ class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
   friend struct detail::task_access;
   explicit task(std::coroutine_handle<promise_type> h) noexcept : coroutine_(h) {}
 
-  std::coroutine_handle<promise_type> coroutine_;
+  struct destroy {
+    void operator()(std::coroutine_handle<promise_type> h) const noexcept { h.destroy(); }
+  };
+  detail::owned<std::coroutine_handle<promise_type>, destroy> coroutine_;
 };
 
 /// A handle to a spawned task, for joining or cancelling it.
@@ -84,16 +79,7 @@ class [[nodiscard("join() the task, or detach() it to let it run on its own")]] 
     : public detail::awaitable<join_handle<T>> {
  public:
   join_handle() noexcept = default;
-  join_handle(join_handle && other) noexcept : task_(std::exchange(other.task_, nullptr)) {}
-  join_handle& operator=(join_handle&& other) noexcept {
-    join_handle(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~join_handle() {
-    if (task_ != nullptr) task_->drop_handle();
-  }
-
-  void swap(join_handle & other) noexcept { std::swap(task_, other.task_); }
+  void swap(join_handle & other) noexcept { task_.swap(other.task_); }
 
   /// Waits on a plain thread until the task has ended. Returns its result or throws its exception,
   /// once. In a coroutine, `co_await handle` does the same. If it is given up, the task continues
@@ -104,7 +90,7 @@ class [[nodiscard("join() the task, or detach() it to let it run on its own")]] 
   /// Keeps the task running without a handle. Its exception is then passed to the runtime's
   /// handler.
   void detach() {
-    if (task_ == nullptr) detail::throw_nothing_to_join();
+    if (!task_) detail::throw_nothing_to_join();
     join_handle().swap(*this);
   }
 
@@ -113,14 +99,14 @@ class [[nodiscard("join() the task, or detach() it to let it run on its own")]] 
   /// that has not begun never begins. A task that computes can poll verge::is_cancelled(). May be
   /// called from any thread, returns at once, and does not allocate.
   void cancel() noexcept {
-    if (task_ != nullptr) task_->cancellation.fire(detail::waiter::by_cancellation);
+    if (task_) task_.get()->cancellation.fire(detail::waiter::by_cancellation);
   }
 
   /// Returns whether the task has ended, so that joining it does not wait.
-  bool done() const noexcept { return task_ != nullptr && task_->ended.fired(); }
+  bool done() const noexcept { return task_ && task_.get()->ended.fired(); }
 
   /// Returns whether there is a task that has not been joined.
-  explicit operator bool() const noexcept { return task_ != nullptr && !task_->is_joined(); }
+  explicit operator bool() const noexcept { return task_ && !task_.get()->is_joined(); }
 
   /// What a wait for it does (detail/operation.h).
   using action = detail::join_action<T>;
@@ -129,7 +115,10 @@ class [[nodiscard("join() the task, or detach() it to let it run on its own")]] 
   friend struct detail::task_access;
   explicit join_handle(detail::spawned<T> * t) noexcept : task_(t) {}
 
-  detail::spawned<T>* task_{nullptr};
+  struct drop {
+    void operator()(detail::spawned<T>* t) const noexcept { t->drop_handle(); }
+  };
+  detail::owned<detail::spawned<T>*, drop> task_;
 };
 
 /// Runs a task, or f(args...), concurrently with the caller: on the runtime given as the first

@@ -9,6 +9,7 @@
 
 #include <verge/chan.h>
 #include <verge/clock.h>
+#include <verge/detail/owned.h>
 #include <verge/detail/sleep.h>
 #include <verge/detail/timer_functions.h>
 #include <verge/duration.h>
@@ -113,49 +114,41 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
       : timer(detail::start_channel_timer_at(detail::timers_of(rt), detail::count_of(when),
                                              options.slack.count())) {}
 
-  timer(timer && other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
-  timer& operator=(timer&& other) noexcept {
-    timer(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~timer() {
-    if (node_ != nullptr) detail::destroy_timer(*node_);
-  }
-  void swap(timer & other) noexcept { std::swap(node_, other.node_); }
+  void swap(timer & other) noexcept { node_.swap(other.node_); }
 
   /// The channel that receives the time at which the timer fired. Throws std::logic_error if the
   /// timer has a function instead.
-  receiver<time_point> c() const { return detail::channel_of(node_); }
+  receiver<time_point> c() const { return detail::channel_of(node_.get()); }
 
   /// Returns true if the timer was pending: it will not fire. Returns false if it had fired or been
   /// stopped. No earlier value is received from c() afterwards: if the timer's value has not been
   /// received yet, it is discarded and the timer counts as pending.
-  bool stop() { return detail::stop_timer(node_); }
+  bool stop() { return detail::stop_timer(node_.get()); }
 
   /// Makes the timer fire once, `d` from now; any earlier setting is replaced. Returns true if it
   /// was pending. As with stop(), no stale value is received afterwards. Options are not kept: a
   /// reset without slack removes it.
   template <class Rep, class Period>
   bool reset(std::chrono::duration<Rep, Period> d, timer_options options = {}) {
-    return detail::reset_timer_after(node_, saturate(d).count(), options.slack.count());
+    return detail::reset_timer_after(node_.get(), saturate(d).count(), options.slack.count());
   }
   /// The same for a time point of verge::clock or std::chrono::steady_clock.
   template <class Clock, class Duration>
   bool reset_at(std::chrono::time_point<Clock, Duration> when, timer_options options = {}) {
-    return detail::reset_timer_at(node_, detail::count_of(when), options.slack.count());
+    return detail::reset_timer_at(node_.get(), detail::count_of(when), options.slack.count());
   }
 
   /// Keeps the timer running without a handle. This handle is empty afterwards.
-  void detach() { detail::detach_timer(std::exchange(node_, nullptr)); }
+  void detach() { detail::detach_timer(node_.release()); }
 
   /// Returns whether the handle has a timer.
-  explicit operator bool() const noexcept { return node_ != nullptr; }
+  explicit operator bool() const noexcept { return static_cast<bool>(node_); }
 
  private:
   friend detail::handle_access;
   explicit timer(detail::timer_node * node) noexcept : node_(node) {}
 
-  detail::timer_node* node_{nullptr};
+  detail::owned_timer node_;
 };
 
 /// Calls f after `d`, as a separate task: f may block without delaying other timers. About a
@@ -239,38 +232,30 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
       : ticker(detail::start_ticker(detail::timers_of(rt), saturate(period).count(),
                                     static_cast<std::uint8_t>(policy))) {}
 
-  ticker(ticker && other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
-  ticker& operator=(ticker&& other) noexcept {
-    ticker(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~ticker() {
-    if (node_ != nullptr) detail::destroy_timer(*node_);
-  }
-  void swap(ticker & other) noexcept { std::swap(node_, other.node_); }
+  void swap(ticker & other) noexcept { node_.swap(other.node_); }
 
-  receiver<time_point> c() const { return detail::channel_of(node_); }
+  receiver<time_point> c() const { return detail::channel_of(node_.get()); }
 
   /// Returns true if it was ticking. Afterwards no tick is received, not even one already sent, and
   /// no call of the function begins; a call may still be running.
-  bool stop() { return detail::stop_timer(node_); }
+  bool stop() { return detail::stop_timer(node_.get()); }
 
   /// Changes the period, counted from now. Returns true if it was ticking. If the period is zero or
   /// less, throws std::invalid_argument and changes nothing.
   template <class Rep, class Period>
   bool reset(std::chrono::duration<Rep, Period> period) {
-    return detail::reset_ticker(node_, saturate(period).count());
+    return detail::reset_ticker(node_.get(), saturate(period).count());
   }
 
   /// Keeps ticking without a handle: a function forever, a channel while it has a receiver.
-  void detach() { detail::detach_timer(std::exchange(node_, nullptr)); }
-  explicit operator bool() const noexcept { return node_ != nullptr; }
+  void detach() { detail::detach_timer(node_.release()); }
+  explicit operator bool() const noexcept { return static_cast<bool>(node_); }
 
  private:
   friend detail::handle_access;
   explicit ticker(detail::timer_node * node) noexcept : node_(node) {}
 
-  detail::timer_node* node_{nullptr};
+  detail::owned_timer node_;
 };
 
 /// Calls f every `period`, on a fixed grid: a late call does not delay the next one. The calls do

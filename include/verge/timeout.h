@@ -78,7 +78,7 @@ struct time_limit {
       return kept() ? make_error_code(net_errc::timed_out) : alarm_.failure();
     }
     [[noreturn]] void fail() {
-      alarm_.finish(waiter::nobody);
+      alarm_.finish(waiter::no_event);
       throw_timed_out();
     }
 

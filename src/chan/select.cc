@@ -27,10 +27,10 @@ bool select_state::start(waiter& w, bool may_wait) noexcept {
   const chan_step step = try_in_random_order();
   const bool waits = step.what == chan_step::would_block && may_wait;
   if (waits) {
-    std::uint32_t ticket = 0;
+    std::uint32_t ticket = waiter::by_event;
     for (select_arm* arm : arms_) {
-      ++ticket;
       if (arm->channel() != nullptr) arm->join_locked(w, ticket);
+      ++ticket;
     }
   }
   unlock_all();

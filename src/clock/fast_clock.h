@@ -68,7 +68,7 @@ class fast_clock {
 
   static std::int64_t now() noexcept;
   /// The same, or 0 if that needs the slow path.
-  static std::int64_t now_at_once() noexcept;
+  static std::int64_t now_or_zero() noexcept;
 
   /// The source in use, determined on first use.
   static source source_in_use() noexcept;
@@ -90,7 +90,7 @@ class fast_clock {
 #endif
 };
 
-inline std::int64_t fast_clock::now_at_once() noexcept {
+inline std::int64_t fast_clock::now_or_zero() noexcept {
 #if defined(__x86_64__)
   const tsc_anchor& a = anchor_;
   const std::uint64_t ticks = __rdtsc();
@@ -102,7 +102,7 @@ inline std::int64_t fast_clock::now_at_once() noexcept {
 
 inline std::int64_t fast_clock::now() noexcept {
 #if defined(__x86_64__)
-  const std::int64_t t = now_at_once();
+  const std::int64_t t = now_or_zero();
   return t != 0 ? t : now_and_anchor();
 #else
   return true_now();

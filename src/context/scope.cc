@@ -43,7 +43,6 @@ void context_scope::arm(clockwork& of) {
     of.free(t);
     throw;
   }
-  of.clear_up();
 }
 
 /// Called by the thread that has finished the scope, which holds its own share.
@@ -53,7 +52,8 @@ void context_scope::disarm() noexcept {
   timer_node& t = *timer_;
   clockwork& of = clockwork::of(t);
   if (of.forked()) return;  // its locks may be held by threads that do not exist in this process
-  if (of.stop(t)) {
+  // The scope has others to tell before user code may run.
+  if (of.stop(t, clear_up_later())) {
     // A queue may keep the node for long; the scope's memory need not wait for that.
     t.does.store(&scope_timer::stopped, std::memory_order_release);
     scope_timer::bury(t);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <verge/detail/context_node.h>
+#include <verge/detail/owned.h>
 
 /// The tree of contexts that can be done: which scope finishes which, and when each may be freed.
 ///
@@ -90,26 +91,22 @@ class memory_share {
   /// Takes over a share that is already counted.
   static memory_share adopt(Scope& s) noexcept {
     memory_share taken;
-    taken.of_ = &s;
+    taken.of_ = reference(&s);
     return taken;
   }
-  memory_share(memory_share&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
-  memory_share& operator=(memory_share&& other) noexcept {
-    memory_share(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~memory_share() {
-    if (of_ != nullptr) of_->drop_memory();
-  }
-  void swap(memory_share& other) noexcept { std::swap(of_, other.of_); }
 
   /// Finishes the scope and everything beneath it, if it is not done yet.
   void cancel(bool by_deadline, std::error_code why) const noexcept {
-    of_->cancel(by_deadline, why);
+    of_.get()->cancel(by_deadline, why);
   }
 
  private:
-  Scope* of_{nullptr};
+  struct drop {
+    void operator()(Scope* s) const noexcept { s->drop_memory(); }
+  };
+  using reference = owned<Scope*, drop>;
+
+  reference of_;
 };
 
 template <class Policy>

@@ -5,7 +5,7 @@
 
 namespace verge::detail {
 
-clockwork::clockwork(std::unique_ptr<engine> e, scheduler& s, engine_host& host)
+clockwork::clockwork(std::unique_ptr<timer_engine> e, scheduler& s, engine_host& host)
     : node_store(e->layout(), s),
       engine_(std::move(e)),
       quick_(dynamic_cast<hybrid*>(engine_.get())),
@@ -37,6 +37,21 @@ void clockwork::end(void (*at_end)(timer_node&) noexcept, std::shared_ptr<void> 
   engine_->drain();
   if (at_end != nullptr) for_each_live(at_end);
   end_store(std::move(keep), hold);
+}
+
+void clockwork::start_slowly(timer_node& t, std::int64_t when, std::int64_t period) {
+  refuse_if_ended();
+  engine_->start(t, when, period);
+  if (ended()) [[unlikely]]
+    take_off_again(t);
+}
+
+bool clockwork::reset_slowly(timer_node& t, std::int64_t when, std::int64_t period) {
+  refuse_if_ended();
+  const bool was_waiting = engine_->reset(t, when, period);
+  if (ended()) [[unlikely]]
+    take_off_again(t);
+  return was_waiting;
 }
 
 void clockwork::take_off_again(timer_node& t) noexcept {

@@ -6,8 +6,8 @@
 
 namespace verge::detail {
 
-/// Nodes that a queue was the last to let go of, with its lock held, and whose payload is to be
-/// ended: that is the user's code, and waits until no lock is held. For any thread.
+/// Nodes whose last reference was a queue's, dropped with its lock held, and whose payload has to
+/// be destroyed: that is user code, and waits until no lock is held. For any thread.
 class dead_nodes {
  public:
   void add(timer_node& t) noexcept {
@@ -16,7 +16,7 @@ class dead_nodes {
                                          std::memory_order_relaxed)) {
     }
   }
-  /// Ends their payloads and frees them.
+  /// Destroys their payloads and frees them.
   void bury() noexcept {
     if (first_.load(std::memory_order_relaxed) != nullptr) bury_all();
   }

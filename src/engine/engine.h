@@ -12,10 +12,10 @@
 
 /// What the rest of verge knows of an engine: a queue of timers, or several, with its locking.
 ///
-/// An engine has two sides. Users' threads start, stop and reset timers. A driver - a processor's
-/// scheduler, a thread of the engine's own, or a simulation - asks when the next one is due and
-/// runs what is. The scheduler drives an engine by calling check_timers for its processors; an
-/// engine with a thread of its own answers that it has nothing for them.
+/// An engine has two sides. Any thread starts, stops and resets timers. A driver - a scheduler, a
+/// thread of the engine's own, or a simulation - asks when the next one is due and runs what is.
+/// The scheduler drives an engine by calling check_timers() for its processors; an engine with a
+/// thread of its own answers that it has nothing for them.
 namespace verge::detail {
 
 class slab_pool;
@@ -23,8 +23,8 @@ class slab_pool;
 /// What an engine needs of the runtime that it serves.
 class engine_host {
  public:
-  /// Whether time is simulated: then nobody sleeps, the engine starts no threads, and all is driven
-  /// through check_timers(0).
+  /// Whether time is simulated: then no thread sleeps, the engine starts no threads, and everything
+  /// is driven through check_timers(0).
   virtual bool simulated() const noexcept { return false; }
   /// The time that decides whether a timer is due.
   virtual std::int64_t now() noexcept = 0;
@@ -33,11 +33,11 @@ class engine_host {
   /// The processor whose queue takes a timer that the calling thread starts: the one it holds, or
   /// for a thread that holds none always the same one, so that threads spread over them.
   virtual unsigned home_processor() noexcept = 0;
-  /// A timer that is due at `when` is now first in its queue: whoever sleeps until the first one
-  /// must not sleep longer than that. With no lock held.
+  /// A timer that is due at `when` is now first in its queue: a thread that sleeps until the first
+  /// timer must not sleep longer than that. With no lock held.
   virtual void wake_net_poller(std::int64_t when) noexcept = 0;
-  /// How many timers one look should fire at most: as many as there is room for what they make
-  /// ready. The rest is found by the next look.
+  /// How many timers one check should fire at most: as many as there is room for what they make
+  /// ready. The next check finds the rest.
   virtual unsigned firing_room() noexcept { return 128; }
   /// A timer that was due at `when` fires at `now`: for the figures.
   virtual void timer_fired(std::int64_t when, std::int64_t now) noexcept = 0;
@@ -46,7 +46,7 @@ class engine_host {
   ~engine_host() = default;
 };
 
-/// What a look at a processor's timers found.
+/// What a check of a processor's timers found.
 struct timer_check {
   std::int64_t now;   ///< the time, if it had to be read; else what the caller gave
   std::int64_t next;  ///< when the next timer is due; 0 if there is none
@@ -59,19 +59,24 @@ struct timer_counts {
   std::uint64_t deleted{0};  ///< stopped, and not yet taken off the queue
 };
 
-/// What became of a timer whose handle goes.
-enum class retired : std::uint8_t {
-  shared,  ///< others refer to it
-  alone,   ///< nobody else refers to it: all of the node is the caller's
-  taken,   ///< the engine has taken it over, and frees it: it is not to be touched any more
+/// Which parties have references on a timer whose handle is being destroyed.
+enum class left_with : std::uint8_t {
+  others,  ///< the caller and others
+  caller,  ///< the caller alone: all of the node is its own
+  engine,  ///< the engine alone, which frees the node: the caller must not touch it any more
 };
 
-class engine {
+/// The period of a periodic timer: the second half of its payload (timer_node.h).
+inline std::int64_t& period_of(timer_node& t) noexcept {
+  return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
+}
+
+class timer_engine {
  public:
-  engine() = default;
-  engine(const engine&) = delete;
-  engine& operator=(const engine&) = delete;
-  virtual ~engine() = default;
+  timer_engine() = default;
+  timer_engine(const timer_engine&) = delete;
+  timer_engine& operator=(const timer_engine&) = delete;
+  virtual ~timer_engine() = default;
 
   /// The size of a node, which needs no destructor, and where in it the timer_node is.
   virtual node_layout layout() const noexcept = 0;
@@ -84,11 +89,12 @@ class engine {
   virtual void start(timer_node& t, std::int64_t when, std::int64_t period) = 0;
   /// True if the timer was waiting; it will not fire then.
   virtual bool stop(timer_node& t) noexcept = 0;
-  /// Stops a timer with a function whose handle goes, so that nobody else can stop or reset it. The
-  /// engine may take it over if no callback runs or is to run, and the payload needs no ending.
-  virtual retired retire(timer_node& t) noexcept {
+  /// Stops a timer with a function whose handle is being destroyed, so no other thread can stop or
+  /// reset it. The engine may take the node over if no callback runs or is to run, and the payload
+  /// need not be destroyed.
+  virtual left_with stop_for_good(timer_node& t) noexcept {
     stop(t);
-    return sole_reference(t);
+    return caller_or_others(t);
   }
   /// Starts it again, or at another time. True if it was waiting.
   virtual bool reset(timer_node& t, std::int64_t when, std::int64_t period) = 0;
@@ -100,36 +106,46 @@ class engine {
   virtual std::int64_t next_when(unsigned p) const noexcept = 0;
   /// The last time at which a timer can be due: one that is due later never is.
   virtual std::int64_t last_time() const noexcept { return never - 1; }
-  /// When the first timer of processor p is really due, stopped ones apart; 0 if it has none,
-  /// `never` if those it has are never due. Takes its time to find out: for simulated time, which
-  /// must not move to where nothing happens.
+  /// When the first timer of processor p that was not stopped is due; 0 if it has none, `never` if
+  /// those it has are never due. Slow: for simulated time, which must not advance to a time at
+  /// which nothing happens.
   virtual std::int64_t next_exactly(unsigned p) noexcept = 0;
-  /// None of the timers of processors [0, n) is due for long, and the caller is about to sleep
-  /// until then: the time to forget what was stopped, lest it be woken for that. It takes
-  /// microseconds, and what payloads take to end. True if there was something.
+  /// No timer of processors [0, n) is due for long, and the caller is about to sleep until then.
+  /// Removes entries of stopped timers, so that it is not woken for them. It takes microseconds,
+  /// and the time to destroy payloads. True if there were any.
   virtual bool tidy_before_sleep(unsigned /*n*/) noexcept { return false; }
   /// Makes room for processors [0, n). From one thread at a time; others may use the engine.
   virtual void grow(unsigned n) = 0;
-  /// Gives the timers of processor `from`, which is given up, to processor `to`.
+  /// Gives the timers of processor `from`, which is retired, to processor `to`.
   virtual void move_timers(unsigned from, unsigned to) noexcept = 0;
-  /// Takes every timer off its queue without running it. Nobody checks timers any more; others may
-  /// start, stop and reset them meanwhile, and drain as well, and what they start stays.
+  /// Takes every timer off its queue without running it. No thread checks timers any more; others
+  /// may start, stop and reset them meanwhile, and drain as well, and what they start stays.
   virtual void drain() noexcept = 0;
-  /// Ends the payloads of timers that only a queue still knew (clockwork::leave_dead). Operations
-  /// on timers do not, for who calls them may have a lock.
+  /// Destroys the payloads of timers that only a queue still referred to
+  /// (node_store::leave_dead()). Operations on timers do not, because their callers may hold a
+  /// lock.
   virtual void bury_dead() noexcept {}
 
   virtual timer_counts counts(unsigned p) const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;
 
   /// What is wrong with the queues - order, links, counters, what is published for sleepers - in
-  /// words; empty if nothing is. Nobody else may use the engine then. For tests.
+  /// words; empty if nothing is. No other thread may use the engine meanwhile. For tests.
   [[nodiscard]] virtual std::string verify() const = 0;
 
  protected:
+  /// How check_timers() begins: whether a timer that is due at `next` is due now. Reads the clock
+  /// only if it may be; `now` is 0 if the caller has not.
+  static bool is_due(engine_host& host, std::int64_t next, std::int64_t& now) noexcept {
+    if (next == 0) return false;
+    // The cheap time is never behind: what is not due by that is not due.
+    if (now == 0 && host.cheap_now() < next) return false;
+    if (now == 0) now = host.now();
+    return now >= next;
+  }
   /// Whether the caller has the only reference.
-  static retired sole_reference(const timer_node& t) noexcept {
-    return t.refs.load(std::memory_order_acquire) == 1 ? retired::alone : retired::shared;
+  static left_with caller_or_others(const timer_node& t) noexcept {
+    return t.refs.load(std::memory_order_acquire) == 1 ? left_with::caller : left_with::others;
   }
 };
 

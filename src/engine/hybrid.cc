@@ -15,24 +15,19 @@ namespace {
 
 /// How many timers are taken out under one lock at most.
 constexpr std::size_t batch_size = 32;
-/// How many chunks one look moves down at most: about 10 us with the lock held.
+/// How many chunks one check moves down at most: about 10 us with the lock held.
 constexpr unsigned step_limit = 32;
 
 /// Sweeping: see hybrid.h.
 constexpr std::uint64_t left_per_piece = 16;
 constexpr unsigned chunks_per_piece = 4;
 constexpr std::int64_t stale_constant = 1024;
-/// So many are swept in one go by who has nothing else to do: about 50 us.
+/// This many are swept in one go by a worker that is about to sleep: about 50 us.
 constexpr std::int64_t swept_at_once = 4096;
 
 constexpr std::size_t entries_per_move = 4096;
 
 }  // namespace
-
-std::int64_t& hybrid::policy::period(node& t) noexcept {
-  // The second half of a periodic timer's payload: see timer_node.h.
-  return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
-}
 
 void hybrid::policy::yield() noexcept { std::this_thread::yield(); }
 
@@ -55,8 +50,8 @@ void hybrid::start_with_entry(timer_node& t, std::int64_t when, std::int64_t per
   count_armed();
 }
 
-bool hybrid::reset_with_entry(node& t, std::int64_t when, std::int64_t period,
-                              timers::change so_far) {
+bool hybrid::complete_reset(node& t, std::int64_t when, std::int64_t period,
+                            timers::change so_far) {
   const bool was_armed = home().finish_reset(so_far, t, when, period);
   if (was_armed) {
     count_and_look(-tally::one_left);
@@ -76,11 +71,7 @@ void hybrid::fire(timer_node& t, std::int64_t now) noexcept {
 timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noexcept {
   timers& ts = *timers_[p];
   const std::int64_t next = ts.next.load(std::memory_order_relaxed);
-  if (next == 0) return {.now = now, .next = 0, .ran = 0};
-  // The cheap time is never behind: if it has not come by that, it has not come.
-  if (now == 0 && host_.cheap_now() < next) return {.now = 0, .next = next, .ran = 0};
-  if (now == 0) now = host_.now();
-  if (now < next) return {.now = now, .next = next, .ran = 0};
+  if (!is_due(host_, next, now)) return {.now = now, .next = next, .ran = 0};
 
   unsigned ran = 0;
   unsigned steps = step_limit;
@@ -131,7 +122,7 @@ void hybrid::move_timers(unsigned from, unsigned to) noexcept {
   timers& target = *timers_[to];
   if (&source == &target) return;
   // A piece at a time: others can use both in between. If there is no memory the rest stays where
-  // it is: thieves look at the timers of given-up processors, too.
+  // it is: thieves look at the timers of retired processors, too.
   for (bool moved = true; moved && source.entries.load(std::memory_order_relaxed) != 0;) {
     std::scoped_lock both(&source < &target ? source.lock : target.lock,
                           &source < &target ? target.lock : source.lock);
@@ -185,7 +176,7 @@ std::int64_t hybrid::entries() const noexcept {
   return static_cast<std::int64_t>(sum);
 }
 
-/// The tally is down to zero, and whoever took it there puts it up again.
+/// The tally is down to zero, and the thread that took it there raises it again.
 void hybrid::keep_tidy(tally& mine) noexcept {
   const bool under_way = sweep_or_begin();
   const std::uint32_t threads = std::min(thread_slots_used(), thread_slot_count);
@@ -194,9 +185,9 @@ void hybrid::keep_tidy(tally& mine) noexcept {
       std::memory_order_relaxed);
 }
 
-/// Does a piece of the pass that is under way, or sees whether one should begin. False if not.
+/// Does a piece of the pass that is under way, or looks whether one should begin. False if not.
 bool hybrid::sweep_or_begin() noexcept {
-  if (drained_.load(std::memory_order_relaxed)) return false;  // the host may be gone
+  if (drained_.load(std::memory_order_relaxed)) return false;  // the host may have ended
   std::uint64_t pass = pass_.load(std::memory_order_relaxed);
   const unsigned mine = host_.home_processor();
   if (sweep_piece(*timers_[mine], pass)) return true;
@@ -228,7 +219,7 @@ bool hybrid::tidy_before_sleep(unsigned n) noexcept {
 /// False if this wheel has had that pass already.
 bool hybrid::sweep_piece(timers& ts, std::uint64_t pass) noexcept {
   if (ts.swept.load(std::memory_order_relaxed) >= pass) return false;
-  // Whoever has the lock operates on timers himself.
+  // The thread that has the lock operates on timers itself.
   if (!ts.lock.try_lock()) return true;
   std::lock_guard held(ts.lock, std::adopt_lock);
   if (ts.swept.load(std::memory_order_relaxed) >= pass) return false;
@@ -236,8 +227,8 @@ bool hybrid::sweep_piece(timers& ts, std::uint64_t pass) noexcept {
   return true;
 }
 
-/// Nobody knows how many of a wheel's entries are live, but how many there are in all: they are
-/// dealt out over the wheels by their entries, so that the sum is right.
+/// How many of a wheel's entries are live is not counted, only how many are in all: they are
+/// distributed over the wheels in proportion to their entries, so that the sum is right.
 timer_counts hybrid::counts(unsigned p) const noexcept {
   if (p >= all().size()) return {};
   const auto all = static_cast<std::uint64_t>(std::max<std::int64_t>(entries(), 0));

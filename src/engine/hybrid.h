@@ -17,30 +17,32 @@
 #include <queue/hybrid_timers.h>
 #include <verge/detail/lock.h>
 
-/// The engine that verge brings of its own: exact like a heap, constant-time like a wheel, and
+/// The default engine, verge's own: exact like a heap, constant-time like a wheel, and a timer is
 /// stopped or put off from any thread by one compare-and-swap.
 ///
-/// Per processor a timer_wheel under a short lock; hybrid_timers.h has the rules by which all
-/// threads get along. This file adds what is the same for all processors: where nodes and chunks
-/// live, how firings go out, and when to sweep.
+/// Each processor has a timer_wheel under a short lock; hybrid_timers.h has the ground rules. This
+/// file adds what is the same for all processors: where nodes and chunks live, how timers fire, and
+/// when to sweep.
 ///
-/// Sweeping. A stopped timer leaves its entry behind, in a wheel that the one who stopped it does
-/// not know. So nobody counts per wheel: every thread counts, in a place of its own, how many
-/// timers it has armed and stopped, and every wheel how many entries it has and how many have
-/// fired. The difference of the sums is how many entries are out of date. After stops_per_look()
-/// stops a thread looks at the sums; if there are three out of date for four that are live,
-/// a pass over all wheels begins, and until it is through every thread does a piece of it for every
-/// 16 that it stops, in a wheel whose lock is free: four chunks of 61 entries, 15 entries for each
-/// that is stopped. So even if timers are only stopped, and in the order that is worst for it, a
-/// pass is through before more are out of date than are live: entries out of date never exceed the
-/// live ones plus a constant. A look reads a cache line of every thread's and two of every wheel's,
-/// which others have written since the last. So the number of stops between two looks is in
-/// proportion to that of the lines: however many there are, a stop pays for a twentieth of one. It
-/// is part of the constant, for every thread once. Where there are few of both, and nobody has
-/// anything to do, what is out of date goes at once, so that an idle processor is not woken for it.
+/// Sweeping. A stopped timer leaves its entry behind, in a wheel that the thread that stopped it
+/// does not know. So stops are not counted per wheel: every thread counts, in a place of its own,
+/// how many timers it has armed and stopped, and every wheel how many entries it has and how many
+/// have fired. The difference of the sums is how many entries are out of date. After
+/// stops_per_look() stops a thread looks at the sums; if there are three out of date for four that
+/// are live, a pass over all wheels begins. Until it is complete every thread does a piece of it
+/// for every 16 timers that it stops, in a wheel whose lock is free: four chunks of 61 entries, 15
+/// entries for each timer that is stopped. So even if timers are only stopped, and in the worst
+/// order, a pass is complete before more are out of date than are live: entries out of date never
+/// exceed the live ones plus a constant.
+///
+/// A look at the sums reads a cache line of every thread and two of every wheel, which others have
+/// written since the last. So the number of stops between two looks is in proportion to the number
+/// of lines: however many there are, a stop pays for a twentieth of one. It is part of the
+/// constant, once for every thread. If there are few of both, a worker that is about to sleep
+/// sweeps everything, so that an idle processor is not woken for what is out of date.
 namespace verge::detail {
 
-class hybrid final : public engine {
+class hybrid final : public timer_engine {
  public:
   explicit hybrid(engine_host& host) : host_(host) {}
 
@@ -59,26 +61,10 @@ class hybrid final : public engine {
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
   bool stop(timer_node& t) noexcept override;
-  retired retire(timer_node& t) noexcept override;
+  left_with stop_for_good(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
-  /// The same, for one who has seen to it that nobody else stops or resets it meanwhile.
+  /// The same, if no other thread stops or resets it meanwhile.
   bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period);
-
-  // The same for the usual case, and for a thread that has a slot. False: it is not that case, and
-  // nothing is changed.
-  /// A timer that has but its handle's reference, and for which the node's last entry will do.
-  bool start_at_once(timer_node& t, std::int64_t when, std::uint32_t slot) noexcept;
-  /// Disarms a timer that is armed for once. Being armed held a reference, which is the caller's
-  /// now; and he calls tidy() if it is time to.
-  struct disarming {
-    bool done;
-    bool time_to_tidy;
-  };
-  disarming disarm_at_once(timer_node& t, std::uint32_t slot) noexcept;
-  void tidy(std::uint32_t slot) noexcept { keep_tidy(tallies_[slot]); }
-
-  static timer_node* construct_node(void* memory) noexcept;
-  static void* memory_of(timer_node& t) noexcept { return static_cast<node*>(&t); }
 
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
   std::int64_t next_when(unsigned p) const noexcept override;
@@ -94,6 +80,8 @@ class hybrid final : public engine {
   [[nodiscard]] std::string verify() const override;
 
  private:
+  friend struct fast_path;
+
   struct state {
     std::atomic<std::uint64_t> word;
   };
@@ -119,7 +107,7 @@ class hybrid final : public engine {
     };
     static std::atomic<std::uint64_t>& word(node& t) noexcept { return t.word; }
     static std::atomic<std::uint32_t>& tag(node& t) noexcept { return slab_pool::note(&t); }
-    static std::int64_t& period(node& t) noexcept;
+    static std::int64_t& period(node& t) noexcept { return period_of(t); }
     static void yield() noexcept;
     static void wake_net_poller(hybrid_timers<policy>& ts, std::int64_t when) noexcept;
     static void acquire(node& t) noexcept { t.refs.fetch_add(1, std::memory_order_relaxed); }
@@ -135,9 +123,8 @@ class hybrid final : public engine {
     std::atomic<std::uint64_t> swept{0};
   };
 
-  /// What one thread has counted; its own line. Two numbers in one: above, how many timers it has
-  /// armed less those that it stopped, as much of it as fits; below, how many entries it may leave
-  /// behind until it looks at the sums, which is never zero for long.
+  /// What one thread has counted, on a line of its own. High 32 bits: timers armed minus stopped,
+  /// modulo 2^32. Low 32 bits: entries left to leave behind before the sums are looked at.
   struct alignas(64) tally {
     static constexpr std::uint64_t one_armed = std::uint64_t{1} << 32;
     static constexpr std::uint64_t one_left = 1;
@@ -150,14 +137,17 @@ class hybrid final : public engine {
   std::span<const std::unique_ptr<timers>> all() const noexcept {
     return {timers_.data(), made_.load(std::memory_order_acquire)};
   }
+  static timer_node* construct_node(void* memory) noexcept;
+  static node& as_node(timer_node& t) noexcept { return static_cast<node&>(t); }
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
   bool finish_reset(node& t, std::int64_t when, std::int64_t period, timers::change so_far);
-  bool reset_with_entry(node& t, std::int64_t when, std::int64_t period,
-                        hybrid_timers<policy>::change so_far);
+  bool complete_reset(node& t, std::int64_t when, std::int64_t period,
+                      hybrid_timers<policy>::change so_far);
   void start_with_entry(timer_node& t, std::int64_t when, std::int64_t period);
   void count_armed() noexcept;
   void count_stopped() noexcept;
   std::uint64_t count(std::uint32_t slot, std::uint64_t change) noexcept;
+  void tidy(std::uint32_t slot) noexcept { keep_tidy(tallies_[slot]); }
   void count_and_look(std::uint64_t change) noexcept;
   void keep_tidy(tally& mine) noexcept;
   bool sweep_or_begin() noexcept;
@@ -179,10 +169,10 @@ class hybrid final : public engine {
   std::array<tally, thread_slot_count + 1> tallies_;
 };
 
-// What most calls come down to, for clockwork to call without a detour.
+// What clockwork and fast_path.h call directly.
 
-/// The word stays as it is: zero in new memory, and what the last timer left in what was freed.
-/// Others may be looking at it.
+/// The word stays as it is: zero in new memory, and what the last timer left in memory that was
+/// freed. Other threads may be reading it.
 inline timer_node* hybrid::construct_node(void* memory) noexcept {
   auto* n = static_cast<node*>(memory);
   return ::new (static_cast<timer_node*>(n)) timer_node;
@@ -190,7 +180,7 @@ inline timer_node* hybrid::construct_node(void* memory) noexcept {
 inline timer_node* hybrid::construct(void* memory) noexcept { return construct_node(memory); }
 
 inline void hybrid::start(timer_node& t, std::int64_t when, std::int64_t period) {
-  // Nobody else knows the timer.
+  // No other thread knows the timer.
   const std::uint32_t refs = t.refs.load(std::memory_order_relaxed);
   t.refs.store(refs + 1, std::memory_order_relaxed);
   if (period == 0 && timers::start_again(static_cast<node&>(t), when)) {
@@ -206,16 +196,16 @@ inline bool hybrid::stop(timer_node& t) noexcept {
   return true;
 }
 
-inline retired hybrid::retire(timer_node& t) noexcept {
+inline left_with hybrid::stop_for_good(timer_node& t) noexcept {
   const timers::disarmed was = timers::disarm(static_cast<node&>(t));
-  if (was == timers::disarmed::no) return sole_reference(t);
+  if (was == timers::disarmed::no) return caller_or_others(t);
   count_stopped();
-  if (was == timers::disarmed::by_holder) return retired::shared;
-  // Two references are the handle's and that for being armed: both are the caller's now.
+  if (was == timers::disarmed::by_holder) return left_with::others;
+  // Two references are the handle's and the one for being armed: both are the caller's now.
   return t.refs.load(std::memory_order_acquire) == 2 ||
                  t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2
-             ? retired::alone
-             : retired::shared;
+             ? left_with::caller
+             : left_with::others;
 }
 
 inline bool hybrid::reset(timer_node& t, std::int64_t when, std::int64_t period) {
@@ -230,26 +220,10 @@ inline bool hybrid::reset_alone(timer_node& t, std::int64_t when, std::int64_t p
 
 inline bool hybrid::finish_reset(node& t, std::int64_t when, std::int64_t period,
                                  timers::change so_far) {
-  return so_far == timers::change::was_armed || reset_with_entry(t, when, period, so_far);
+  return so_far == timers::change::was_armed || complete_reset(t, when, period, so_far);
 }
 
-inline bool hybrid::start_at_once(timer_node& t, std::int64_t when, std::uint32_t slot) noexcept {
-  t.refs.store(2, std::memory_order_relaxed);
-  if (!timers::start_again(static_cast<node&>(t), when)) [[unlikely]] {
-    t.refs.store(1, std::memory_order_relaxed);
-    return false;
-  }
-  count(slot, tally::one_armed);
-  return true;
-}
-
-inline hybrid::disarming hybrid::disarm_at_once(timer_node& t, std::uint32_t slot) noexcept {
-  if (!timers::disarm_at_once(static_cast<node&>(t))) [[unlikely]]
-    return {false, false};
-  return {true, tally::until_look(count(slot, -tally::one_armed - tally::one_left)) == 0};
-}
-
-/// Only this thread writes there.
+/// Only the slot's thread writes there.
 inline std::uint64_t hybrid::count(std::uint32_t slot, std::uint64_t change) noexcept {
   auto& both = tallies_[slot].both;
   const std::uint64_t sum = both.load(std::memory_order_relaxed) + change;

@@ -57,8 +57,8 @@ engine engine_named(std::string_view name) {
                               "'; there are: " + known);
 }
 
-std::unique_ptr<detail::engine> detail::make_engine(verge::engine which, engine_host& host,
-                                                    wheel_options wheel) {
+std::unique_ptr<detail::timer_engine> detail::make_engine(verge::engine which, engine_host& host,
+                                                          wheel_options wheel) {
   switch (which) {
     case verge::engine::global_heap:
       return std::make_unique<global_heap>(host);

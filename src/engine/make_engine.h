@@ -8,7 +8,7 @@
 namespace verge::detail {
 
 /// The engine of that name.
-std::unique_ptr<detail::engine> make_engine(verge::engine which, engine_host& host,
-                                            wheel_options wheel = {});
+std::unique_ptr<timer_engine> make_engine(verge::engine which, engine_host& host,
+                                          wheel_options wheel = {});
 
 }  // namespace verge::detail

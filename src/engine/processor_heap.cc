@@ -23,8 +23,8 @@ constexpr std::int32_t many = 4096;
 
 void processor_heap::policy::yield() noexcept { std::this_thread::yield(); }
 
-/// Only for a timer that is now the first of its heap. For any other, whoever made the first one
-/// has seen to it that nobody sleeps past that.
+/// Only for a timer that is now the first of its heap. For any other, the thread that made the
+/// first one has made sure that no thread sleeps past that.
 void processor_heap::policy::wake_net_poller(basic_timers<policy>& ts, std::int64_t when) noexcept {
   if (when <= detail::next_when(ts)) static_cast<timers&>(ts).engine.host_.wake_net_poller(when);
 }
@@ -53,8 +53,8 @@ inline void processor_heap::timers::give_back_one() noexcept {
   node_store::of(n).free(n);
 }
 
-/// May be called with the heap's lock held; and is, if the timer was left to the heap: who did that
-/// found no reference for a call of f.
+/// May be called with the heap's lock held; and is, if the timer was left to the heap, because then
+/// no call of f has a reference.
 inline void processor_heap::policy::release(machine_timer& t) noexcept {
   node& n = static_cast<node&>(t);
   if (n.note().load(std::memory_order_relaxed) == node::left_to_heap) {
@@ -94,10 +94,10 @@ void processor_heap::sweep(timers& ts) noexcept {
 }
 
 /// A thread that holds no processor starts and stops timers in a heap whose processor may be asleep
-/// until the first of them is due, and a task may do so for long before its processor gets to look:
-/// they clear away themselves what they left behind. Of few timers only when half of them are
-/// stopped: a pass takes half the time for each then. With many, the memory that waits for it would
-/// push the rest out of the cache.
+/// until the first of them is due, and a task may do so for long before its processor checks
+/// timers: they remove the stopped timers themselves. If there are few timers, only when half of
+/// them are stopped: then a pass takes half the time for each. If there are many, earlier, because
+/// their memory would push the rest out of the cache.
 inline void processor_heap::tidy(timers& ts) noexcept {
   const std::int32_t deleted = ts.deleted_timers.load(std::memory_order_relaxed);
   const auto all = static_cast<std::int32_t>(ts.num_timers.load(std::memory_order_relaxed));
@@ -118,17 +118,17 @@ void processor_heap::start(timer_node& t, std::int64_t when, std::int64_t period
 
 bool processor_heap::stop(timer_node& t) noexcept { return del_timer(static_cast<node&>(t)); }
 
-retired processor_heap::retire(timer_node& t) noexcept {
+left_with processor_heap::stop_for_good(timer_node& t) noexcept {
   node& n = static_cast<node&>(t);
   bool left = false;
   const bool no_payload = n.does.load(std::memory_order_acquire)->destroy == nullptr;
   del_timer(n, [&] {
     // A pending timer has the handle's reference and the heap's, and every firing has one. Acquire:
-    // what a callback did that has just ended comes before the handle's end.
+    // what a callback did that has just ended happens before the end of the handle.
     left = no_payload && n.refs.load(std::memory_order_acquire) == 2;
     if (left) n.note().store(node::left_to_heap, std::memory_order_relaxed);
   });
-  return left ? retired::taken : sole_reference(t);
+  return left ? left_with::engine : caller_or_others(t);
 }
 
 bool processor_heap::reset(timer_node& t, std::int64_t when, std::int64_t period) {
@@ -142,15 +142,8 @@ timer_check processor_heap::check_timers(unsigned p, std::int64_t now, bool own)
   timers& ts = *timers_[p];
   const std::int64_t next = detail::next_when(ts);
   const bool clear = own && should_clear_deleted(ts);
-  if (next == 0 && !clear) return {.now = now, .next = 0, .ran = 0};
-  if (!clear) {
-    // The cheap time is never behind: if it has not come by that, it has not come.
-    if (now == 0 && host_.cheap_now() < next) return {.now = 0, .next = next, .ran = 0};
-    if (now == 0) now = host_.now();
-    if (now < next) return {.now = now, .next = next, .ran = 0};
-  } else if (now == 0) {
-    now = host_.now();
-  }
+  if (!clear && !is_due(host_, next, now)) return {.now = now, .next = next, .ran = 0};
+  if (now == 0) now = host_.now();
 
   unsigned ran = 0;
   const unsigned room = host_.firing_room();
@@ -158,7 +151,7 @@ timer_check processor_heap::check_timers(unsigned p, std::int64_t now, bool own)
     std::lock_guard held(ts.lock);
     adjust_timers(ts, now);
     while (ran < room && run_timer(ts, now) == 0) ++ran;
-    // By its own processor only: it costs a pass over the heap, and a thief is in a hurry.
+    // By its own processor only: it costs a pass over the heap, which a thief has no time for.
     if (own && should_clear_deleted(ts)) sweep(ts);
   }
   dead_.bury();
@@ -175,7 +168,7 @@ std::int64_t processor_heap::next_exactly(unsigned p) noexcept {
   {
     std::lock_guard held(ts.lock);
     adjust_timers(ts, INT64_MAX);
-    // Nothing is due before the beginning of time: this only puts the head in order.
+    // Nothing is due at time 0: this only puts the head in order.
     next = run_timer(ts, 0);
   }
   dead_.bury();
@@ -215,7 +208,7 @@ void processor_heap::move_timers(unsigned from, unsigned to) noexcept {
     try {
       detail::move_timers(target, source);
     } catch (const std::bad_alloc&) {
-      // They stay where they are: thieves look at the timers of given-up processors, too.
+      // They stay where they are: thieves look at the timers of retired processors, too.
     }
     source.give_back_all();
   }

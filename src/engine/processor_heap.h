@@ -13,12 +13,12 @@
 
 /// The engine of Go 1.14 to 1.22: a 4-ary heap per processor, lazy removal, the ten-state machine.
 ///
-/// Any thread stops or resets a timer by changing its state; whoever has the lock of the heap next
-/// does the rest. A timer is inserted into the heap of the caller's processor. Driven by the
-/// scheduler: check_timers runs what is due, for the processor itself or for a thief.
+/// Any thread stops or resets a timer by changing its state; the thread that has the lock of the
+/// heap next does the rest. A timer is inserted into the heap of the caller's processor. Driven by
+/// the scheduler: check_timers runs what is due, for the processor itself or for a thief.
 namespace verge::detail {
 
-class processor_heap final : public engine {
+class processor_heap final : public timer_engine {
  public:
   explicit processor_heap(engine_host& host) : host_(host) {}
 
@@ -27,7 +27,7 @@ class processor_heap final : public engine {
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
   bool stop(timer_node& t) noexcept override;
-  retired retire(timer_node& t) noexcept override;
+  left_with stop_for_good(timer_node& t) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
 
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
@@ -64,7 +64,7 @@ class processor_heap final : public engine {
 
   /// The machine's part comes first, beside the slab's header: on one cache line is all that a
   /// sweep looks at, and all that it writes of a timer that was left to the heap. Such a timer is
-  /// marked in the slab's note: no reference but the heap's, no payload to be ended.
+  /// marked in the slab's note: no reference but the heap's, no payload to destroy.
   struct node : machine_timer, timer_node {
     static constexpr std::uint32_t left_to_heap = 1;
     std::atomic<std::uint32_t>& note() noexcept { return slab_pool::note(this); }
@@ -77,10 +77,10 @@ class processor_heap final : public engine {
 
     processor_heap& engine;
     /// Nodes that were left to the heap and that a sweep has taken off. Each timer that is started
-    /// here gives one of them to the starter's part of the slab, where it is the next to be used.
-    /// To free all at once would fill that part: what is over goes to other processors then, and
-    /// theirs come here, each time from one core's cache to the other's. At most as many as one
-    /// sweep takes off. Linked by next_moved; under `lock`.
+    /// here frees one of them into the caller's cache of the slab, where it is the next to be used.
+    /// To free all at once would overflow that cache: the rest would move to other processors, and
+    /// theirs here, each time from one core's cache to the other's. At most as many as one sweep
+    /// takes off. Linked by next_moved; guarded by `lock`.
     machine_timer* spare{nullptr};
 
     void give_back_one() noexcept;
@@ -95,7 +95,7 @@ class processor_heap final : public engine {
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
 
   engine_host& host_;
-  dead_nodes dead_;  ///< of all heaps: who starts or resets a timer may have locks of his own
+  dead_nodes dead_;  ///< of all heaps: a thread that starts or resets a timer may hold locks
   std::array<std::unique_ptr<timers>, 256> timers_;
 };
 

@@ -19,7 +19,7 @@
 #include <verge/detail/lock.h>
 
 /// A queue of timers, the lock around it, and the thread that sleeps until the first of them is
-/// due: the driver of every engine that does not live in processors.
+/// due: the driver of every engine whose timers are not in processors.
 ///
 /// The thread only makes ready: what a timer does is run by the runtime, as a task of its own. It
 /// starts with the first timer. In simulated time there is no thread, and the simulation calls
@@ -29,9 +29,9 @@
 ///  - `lock_` guards the queue and every node's part of it: on the queue or not, when, period. The
 ///    period is in the payload's second half (timer_node.h), of timers only that have one.
 ///    Nothing is fired, woken or freed while it is held.
-///  - `sleeps_until_` is what the thread last said, under the lock, that it would sleep until; who
-///    puts something earlier on the queue leaves the note. 0 while the thread is awake, and then it
-///    looks at the queue before it sleeps again.
+///  - `sleeps_until_` is the time until which the thread has said, under the lock, that it sleeps;
+///    a thread that puts something earlier on the queue leaves the note. 0 while the thread is
+///    awake, and then it looks at the queue before it sleeps again.
 ///  - The queue holds a reference on each node that waits on it. A one-shot that fires keeps it
 ///    until it has fired; a periodic one, which stays on the queue, takes another for that time.
 namespace verge::detail {
@@ -52,7 +52,7 @@ class alignas(128) queue_thread {
   queue_thread(const queue_thread&) = delete;
   queue_thread& operator=(const queue_thread&) = delete;
 
-  /// Starts the thread. Throws std::logic_error if it runs, std::system_error if it cannot be had.
+  /// Starts the thread. Throws std::logic_error if it runs, std::system_error if there is none.
   void start() {
     std::lock_guard held(thread_lock_);
     if (drained_) return;
@@ -63,7 +63,7 @@ class alignas(128) queue_thread {
     thread_ = start_runtime_thread([this] { drive(); });
     started_.store(true, std::memory_order_release);
   }
-  /// Ends it. Timers that wait go on waiting. Throws std::logic_error if it does not run.
+  /// Ends it. Pending timers stay pending. Throws std::logic_error if it does not run.
   void stop() {
     std::lock_guard held(thread_lock_);
     if (!thread_.joinable()) {
@@ -102,7 +102,7 @@ class alignas(128) queue_thread {
     std::lock_guard held(lock_);
     if (!Queue::waits(t)) return false;
     queue_.erase(t);
-    // Never the last one: whoever stops a timer has a reference.
+    // Never the last one: the caller has a reference.
     t.refs.fetch_sub(1, std::memory_order_relaxed);
     return true;
   }
@@ -118,7 +118,7 @@ class alignas(128) queue_thread {
         const auto due = queue_.pop_due(now);
         if (due.timer == nullptr) break;
         t = static_cast<node*>(due.timer);
-        // Whoever starts a timer moves a wheel's hand as well, and may be ahead of our reading.
+        // A thread that starts a timer moves a wheel's hand as well, and may be ahead of `now`.
         if (due.when > now) now = host_.now();
         host_.timer_fired(due.when, now);
         if (due.periodic) error = repeat(*t, due.when, now);
@@ -171,10 +171,6 @@ class alignas(128) queue_thread {
   }
 
  private:
-  static std::int64_t& period_of(node& t) noexcept {
-    return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
-  }
-
   void join_locked() noexcept {
     stopping_.store(true, std::memory_order_release);
     note_.leave();
@@ -191,7 +187,7 @@ class alignas(128) queue_thread {
   }
 
   /// With the lock held: puts a periodic timer that is about to fire back on the queue. If there is
-  /// no memory for its place it fires for the last time, and somebody should know.
+  /// no memory for its place it fires for the last time, and the error is reported.
   std::exception_ptr repeat(node& t, std::int64_t when, std::int64_t now) noexcept {
     const std::int64_t period = period_of(t);
     try {

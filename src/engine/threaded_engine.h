@@ -20,7 +20,7 @@
 namespace verge::detail {
 
 template <class Queue, unsigned Queues>
-class threaded_engine : public engine {
+class threaded_engine : public timer_engine {
  public:
   template <class... Args>
   explicit threaded_engine(engine_host& host, const Args&... args) : host_(host) {

@@ -95,7 +95,7 @@ void slab_pool::free_slowly(void* node) noexcept {
   if (is_live(ended)) freed_twice(this, node);
   version.store(ended, std::memory_order_release);
   if (ended == last_version) {
-    retired_.fetch_add(1, std::memory_order_relaxed);
+    used_up_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
   const std::uint32_t slot = take_thread_slot();
@@ -234,10 +234,10 @@ slab_stats slab_pool::stats() const noexcept {
   slab_stats s;
   s.bytes_reserved = sizeof(tables) + chunk_count_ * chunk_bytes;
   s.nodes_total = chunk_count_ * per_chunk_;
-  s.nodes_retired = retired_.load(std::memory_order_relaxed);
+  s.nodes_used_up = used_up_.load(std::memory_order_relaxed);
   // Nodes being moved between a cache and the depot are counted in neither or in both.
-  s.nodes_live = carved_ - std::min(carved_, top_ + cached + s.nodes_retired);
-  s.nodes_free = s.nodes_total - std::min(s.nodes_total, s.nodes_live + s.nodes_retired);
+  s.nodes_live = carved_ - std::min(carved_, top_ + cached + s.nodes_used_up);
+  s.nodes_free = s.nodes_total - std::min(s.nodes_total, s.nodes_live + s.nodes_used_up);
   return s;
 }
 

@@ -12,7 +12,7 @@
 //     reused: a node keeps its last contents. Its contents are constructed once, before it is first
 //     allocated.
 //   - A version is odd while the node is in use, even while it is free, and is incremented each
-//     time. It never wraps around: a node is retired after 2^31 lives.
+//     time. It never wraps around: after 2^31 lives a node is not used again.
 //   - A node's pool (owner) and index are computed from its address. The four bytes beside the
 //     version belong to the user (note) and persist from one life of the node to the next.
 //   - Out of memory: allocate() throws std::bad_alloc, try_allocate() returns nullptr; the pool is
@@ -86,7 +86,7 @@ struct slab_stats {
   std::size_t nodes_total = 0;     // capacity
   std::size_t nodes_live = 0;      // in use
   std::size_t nodes_free = 0;      // available without more memory
-  std::size_t nodes_retired = 0;   // out of versions
+  std::size_t nodes_used_up = 0;   // out of versions
 };
 
 class slab_pool {
@@ -115,8 +115,8 @@ class slab_pool {
 
   /// The fast path, for callers that have their thread_slot(). They take a few instructions, or do
   /// nothing and return nullptr or false; then use the functions above.
-  void* allocate_at_once(std::uint32_t slot) noexcept;
-  bool free_at_once(void* node, std::uint32_t slot) noexcept;
+  void* allocate_from_cache(std::uint32_t slot) noexcept;
+  bool free_to_cache(void* node, std::uint32_t slot) noexcept;
 
   /// For any node that a living pool ever allocated, free or not.
   static slab_pool& owner(const void* node) noexcept;
@@ -266,7 +266,7 @@ class slab_pool {
   std::uint32_t first_node_;  // offset in a chunk of the first node's contents
   std::uint32_t per_chunk_;
   std::uint32_t stride_inverse_;            // 2^32 / stride_, rounded up: to divide by multiplying
-  std::atomic<std::size_t> retired_{0};     // not constant, but rarely written
+  std::atomic<std::size_t> used_up_{0};     // not constant, but rarely written
   std::atomic<std::uint32_t> slotless_{0};  // visits of threads without a slot
 
   // A separate line: written whenever a cache is filled or spills.
@@ -276,7 +276,7 @@ class slab_pool {
   std::size_t top_ = 0;     // number of indices in the depot
 };
 
-inline void* slab_pool::allocate_at_once(std::uint32_t slot) noexcept {
+inline void* slab_pool::allocate_from_cache(std::uint32_t slot) noexcept {
   if (slot >= thread_slot_count) [[unlikely]]
     return nullptr;
   cache& c = tables_->caches[slot];
@@ -288,11 +288,11 @@ inline void* slab_pool::allocate_at_once(std::uint32_t slot) noexcept {
 }
 
 inline void* slab_pool::try_allocate() noexcept {
-  void* const node = allocate_at_once(thread_slot());
+  void* const node = allocate_from_cache(thread_slot());
   return node != nullptr ? node : allocate_slowly();
 }
 
-inline bool slab_pool::free_at_once(void* node, std::uint32_t slot) noexcept {
+inline bool slab_pool::free_to_cache(void* node, std::uint32_t slot) noexcept {
   auto& version = header_of(node).version;
   const std::uint32_t ended = version.load(std::memory_order_relaxed) + 1;
   if (is_live(ended) || ended == last_version || slot >= thread_slot_count) [[unlikely]]
@@ -310,7 +310,7 @@ inline bool slab_pool::free_at_once(void* node, std::uint32_t slot) noexcept {
 }
 
 inline void slab_pool::free(void* node) noexcept {
-  if (!free_at_once(node, thread_slot())) [[unlikely]]
+  if (!free_to_cache(node, thread_slot())) [[unlikely]]
     free_slowly(node);
 }
 

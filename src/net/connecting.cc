@@ -48,10 +48,10 @@ bool is_of_one_connection(int code) noexcept {
 
 }  // namespace
 
-accept_action::accept_action(descriptor* listener) noexcept
+accept_action::accept_action(io_descriptor* listener) noexcept
     : io_action(listener, io_direction::read, false, &attempt) {}
 
-bool accept_action::attempt(io_action& a, descriptor& d) noexcept {
+bool accept_action::attempt(io_action& a, io_descriptor& d) noexcept {
   auto& self = static_cast<accept_action&>(a);
   self.exhausted_ = false;
   for (int failed = 0;; ++failed) {
@@ -134,7 +134,7 @@ bool connect_action::start(waiter& w) noexcept {
 }
 
 /// The first call requests the connection; later calls check whether it is established.
-bool connect_action::attempt(io_action& a, descriptor& d) noexcept {
+bool connect_action::attempt(io_action& a, io_descriptor& d) noexcept {
   auto& self = static_cast<connect_action&>(a);
   if (self.begun_) {
     const std::error_code e = self.connected(d);
@@ -164,7 +164,7 @@ bool connect_action::attempt(io_action& a, descriptor& d) noexcept {
 }
 
 /// No error if it is connected, operation_in_progress if that is not known yet.
-std::error_code connect_action::connected(descriptor& d) noexcept {
+std::error_code connect_action::connected(io_descriptor& d) noexcept {
   int code = 0;
   socklen_t size = sizeof code;
   if (::getsockopt(d.fd(), SOL_SOCKET, SO_ERROR, &code, &size) != 0) code = errno;

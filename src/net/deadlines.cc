@@ -16,17 +16,18 @@ constexpr std::int64_t step = 1'000'000'000;
 }  // namespace
 
 /// The payload of a timer.
-struct descriptor::deadline_of {
-  descriptor* it;
+struct io_descriptor::deadline_of {
+  io_descriptor* it;
 };
 
-std::error_code descriptor::set_deadline(bool for_read, bool for_write,
-                                         std::int64_t when) noexcept {
+std::error_code io_descriptor::set_deadline(bool for_read, bool for_write,
+                                            std::int64_t when) noexcept {
   if (home_.poller->forked()) return net_errc::runtime_ended;
   const bool chosen[2] = {for_read, for_write};
   io_waiting* late[2] = {nullptr, nullptr};
   std::error_code error;
   {
+    const clear_up_after unlocked;
     const std::lock_guard hold(lock_);
     const std::uint64_t s = state_.load(std::memory_order_relaxed);
     if ((s & is_closed) != 0) return net_errc::closed;
@@ -42,7 +43,7 @@ std::error_code descriptor::set_deadline(bool for_read, bool for_write,
           late[static_cast<unsigned>(d)] = expire_locked(d);
           continue;
         }
-        error = arm_locked(it, when);
+        error = arm_locked(it, when, unlocked);
         if (error) {
           it.deadline = 0;
           break;
@@ -57,22 +58,23 @@ std::error_code descriptor::set_deadline(bool for_read, bool for_write,
 }
 
 /// Returns whether an armed timer covers a deadline at `when`.
-bool descriptor::covered_locked(std::int64_t when) const noexcept {
+bool io_descriptor::covered_locked(std::int64_t when) const noexcept {
   return (directions_[0].armed != 0 && directions_[0].armed <= when) ||
          (directions_[1].armed != 0 && directions_[1].armed <= when);
 }
 
 /// The direction's deadline has passed. Returns the waiters to be woken.
-io_waiting* descriptor::expire_locked(io_direction d) noexcept {
+io_waiting* io_descriptor::expire_locked(io_direction d) noexcept {
   of(d).deadline = 0;
   // Release: see wait() and enter(). Requires lock_.
   state_.fetch_or(expired(d), std::memory_order_release);
   return take_waiting_locked(d, by_deadline);
 }
 
-std::error_code descriptor::arm_locked(direction& d, std::int64_t when) noexcept {
+std::error_code io_descriptor::arm_locked(direction& d, std::int64_t when,
+                                          const clear_up_after& unlocked) noexcept {
   try {
-    return arm_for_locked(d, when);
+    return arm_for_locked(d, when, unlocked);
   } catch (const std::invalid_argument&) {
     // Beyond a wheel's span.
   } catch (const std::bad_alloc&) {
@@ -82,14 +84,15 @@ std::error_code descriptor::arm_locked(direction& d, std::int64_t when) noexcept
   }
   try {
     const std::int64_t soon = saturating_add(home_.scheduler->now(), step);
-    return arm_for_locked(d, soon < when ? soon : when);
+    return arm_for_locked(d, soon < when ? soon : when, unlocked);
   } catch (...) {
     return std::make_error_code(std::errc::invalid_argument);
   }
 }
 
 /// Each arming has a reference until it is stopped or its firing has ended.
-std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when) {
+std::error_code io_descriptor::arm_for_locked(direction& d, std::int64_t when,
+                                              const clear_up_after& unlocked) {
   static constexpr timer_behaviour behaviour{.fire = &fire, .invoke = nullptr, .destroy = nullptr};
   static_assert(fits_in_node<deadline_of>);
   if (d.timer == nullptr) {
@@ -102,9 +105,9 @@ std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when) {
   bool was_armed = false;
   try {
     if (d.started) {
-      was_armed = timers.reset(*d.timer, when, 0);
+      was_armed = timers.reset(*d.timer, when, 0, unlocked);
     } else {
-      timers.start(*d.timer, when, 0);
+      timers.start(*d.timer, when, 0, unlocked);
       d.started = true;
     }
   } catch (...) {
@@ -116,26 +119,27 @@ std::error_code descriptor::arm_for_locked(direction& d, std::int64_t when) {
   return {};
 }
 
-void descriptor::stop_timers_locked() noexcept {
+void io_descriptor::stop_timers_locked(const clear_up_after& unlocked) noexcept {
   for (direction& d : directions_) {
     if (d.timer == nullptr || !d.started) continue;
     clockwork& timers = clockwork::of(*d.timer);
     if (timers.forked()) continue;  // its locks may be held by threads that no longer exist
     d.armed = 0;
-    if (timers.stop(*d.timer)) drop();
+    if (timers.stop(*d.timer, unlocked)) drop();
   }
 }
 
-void descriptor::fire(timer_node& t, std::int64_t now) noexcept {
-  descriptor& self = *std::launder(reinterpret_cast<deadline_of*>(t.payload))->it;
+void io_descriptor::fire(timer_node& t, std::int64_t now) noexcept {
+  io_descriptor& self = *std::launder(reinterpret_cast<deadline_of*>(t.payload))->it;
   self.deadline_fired(now);
   self.drop();  // the reference of the arming
 }
 
 /// A timer of either direction has fired, for a deadline that may have been moved since.
-void descriptor::deadline_fired(std::int64_t now) noexcept {
+void io_descriptor::deadline_fired(std::int64_t now) noexcept {
   io_waiting* late[2] = {nullptr, nullptr};
   {
+    const clear_up_after unlocked;
     const std::lock_guard hold(lock_);
     if (ended_ || (state_.load(std::memory_order_relaxed) & is_closed) != 0) return;
     for (direction& d : directions_) {
@@ -145,7 +149,8 @@ void descriptor::deadline_fired(std::int64_t now) noexcept {
       direction& it = of(d);
       if (it.deadline == 0) continue;
       // No timer available: rather early than never.
-      if (it.deadline <= now || (!covered_locked(it.deadline) && arm_locked(it, it.deadline))) {
+      if (it.deadline <= now ||
+          (!covered_locked(it.deadline) && arm_locked(it, it.deadline, unlocked))) {
         late[static_cast<unsigned>(d)] = expire_locked(d);
       }
     }

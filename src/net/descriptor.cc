@@ -40,24 +40,23 @@ net_home net_home::here() {
 
 // ---- Lifetime
 
-descriptor_handle descriptor::make(int fd, traits t, const net_home& home) {
-  return descriptor_handle(new descriptor(fd, t, home));
+descriptor_handle io_descriptor::make(int fd, traits t, const net_home& home) {
+  return descriptor_handle(new io_descriptor(fd, t, home));
 }
 
-descriptor::descriptor(int fd, traits t, const net_home& home) noexcept
+io_descriptor::io_descriptor(int fd, traits t, const net_home& home) noexcept
     : source{&on_events, &on_end}, fd_(fd), kind_(t), home_(home) {}
 
-descriptor::~descriptor() {
+io_descriptor::~io_descriptor() {
   for (direction& d : directions_) {
     if (d.timer == nullptr) continue;
     clockwork& timers = clockwork::of(*d.timer);
     if (timers.forked()) continue;
-    timers.clear_up();
     timers.release(*d.timer);
   }
 }
 
-std::error_code descriptor::attach() noexcept {
+std::error_code io_descriptor::attach() noexcept {
   if (home_.poller == nullptr) return net_errc::simulated_time;
   const std::error_code e = home_.poller->open(fd_, *this);
   if (e == std::errc::operation_not_permitted) return net_errc::not_pollable;
@@ -66,7 +65,7 @@ std::error_code descriptor::attach() noexcept {
   return e;
 }
 
-descriptor::entry descriptor::enter(io_direction d, bool exclusive) noexcept {
+io_descriptor::entry io_descriptor::enter(io_direction d, bool exclusive) noexcept {
   const std::uint64_t mine = exclusive ? busy(d) : 0;
   std::uint64_t s = state_.load(std::memory_order_relaxed);
   do {
@@ -80,7 +79,7 @@ descriptor::entry descriptor::enter(io_direction d, bool exclusive) noexcept {
   return entry::entered;
 }
 
-bool descriptor::enter_again() noexcept {
+bool io_descriptor::enter_again() noexcept {
   std::uint64_t s = state_.load(std::memory_order_relaxed);
   do {
     if ((s & is_closed) != 0) return false;
@@ -89,7 +88,7 @@ bool descriptor::enter_again() noexcept {
   return true;
 }
 
-void descriptor::leave(std::uint64_t what) noexcept {
+void io_descriptor::leave(std::uint64_t what) noexcept {
   const int number =
       owned_ ? fd_ : -1;  // once the reference is dropped another thread may delete this
   // Acquire and release: the last user, and the last reference, see what all others did.
@@ -99,7 +98,7 @@ void descriptor::leave(std::uint64_t what) noexcept {
   if (s < one_reference) delete this;
 }
 
-std::error_code descriptor::close() noexcept {
+std::error_code io_descriptor::close() noexcept {
   std::uint64_t s = state_.load(std::memory_order_relaxed);
   do {
     if ((s & is_closed) != 0) return net_errc::closed;
@@ -115,10 +114,11 @@ std::error_code descriptor::close() noexcept {
   io_waiting* reader = nullptr;
   io_waiting* writer = nullptr;
   {
+    const clear_up_after unlocked;
     const std::lock_guard hold(lock_);
     reader = take_waiting_locked(io_direction::read, by_close);
     writer = take_waiting_locked(io_direction::write, by_close);
-    stop_timers_locked();
+    stop_timers_locked(unlocked);
   }
   wake(reader);
   wake(writer);
@@ -126,14 +126,14 @@ std::error_code descriptor::close() noexcept {
   return {};
 }
 
-void descriptor_handle::close_and_drop() noexcept {
-  it_->close();
-  it_->drop();  // NOLINT(clang-analyzer-cplusplus.NewDelete): until here it was ours to keep
+void close_and_drop::operator()(io_descriptor* d) const noexcept {
+  d->close();
+  d->drop();  // NOLINT(clang-analyzer-cplusplus.NewDelete): until here it was ours to keep
 }
 
 // ---- Waiting
 
-descriptor::waits descriptor::wait(io_direction d, io_waiting& node, waiter& w) noexcept {
+io_descriptor::waits io_descriptor::wait(io_direction d, io_waiting& node, waiter& w) noexcept {
   if (home_.poller->forked()) return waits::ended;
   const std::lock_guard hold(lock_);
   const std::uint64_t s = state_.load(std::memory_order_relaxed);
@@ -148,12 +148,12 @@ descriptor::waits descriptor::wait(io_direction d, io_waiting& node, waiter& w) 
   return waits::waiting;
 }
 
-void descriptor::stop_waiting(io_direction d, io_waiting& node) noexcept {
+void io_descriptor::stop_waiting(io_direction d, io_waiting& node) noexcept {
   const std::lock_guard hold(lock_);
   if (node.listed) unlink(of(d), node);
 }
 
-void descriptor::unlink(direction& from, io_waiting& node) noexcept {
+void io_descriptor::unlink(direction& from, io_waiting& node) noexcept {
   (node.previous == nullptr ? from.first : node.previous->next) = node.next;
   if (node.next != nullptr) node.next->previous = node.previous;
   node.listed = false;
@@ -161,7 +161,7 @@ void descriptor::unlink(direction& from, io_waiting& node) noexcept {
 
 /// Removes from the list, for wake(), the waiters that could be claimed. The others are ending and
 /// remove themselves.
-io_waiting* descriptor::take_waiting_locked(io_direction d, std::uint32_t why) noexcept {
+io_waiting* io_descriptor::take_waiting_locked(io_direction d, std::uint32_t why) noexcept {
   direction& from = of(d);
   io_waiting* taken = nullptr;
   for (io_waiting* node = from.first; node != nullptr;) {
@@ -176,7 +176,7 @@ io_waiting* descriptor::take_waiting_locked(io_direction d, std::uint32_t why) n
   return taken;
 }
 
-void descriptor::wake(io_waiting* first) noexcept {
+void io_descriptor::wake(io_waiting* first) noexcept {
   while (first != nullptr) {
     io_waiting* const next = first->next;
     first->who->wake();  // and may be destroyed
@@ -184,8 +184,8 @@ void descriptor::wake(io_waiting* first) noexcept {
   }
 }
 
-void descriptor::on_events(source& s, std::uint32_t events, ready_list& list) noexcept {
-  auto& self = static_cast<descriptor&>(s);
+void io_descriptor::on_events(source& s, std::uint32_t events, ready_list& list) noexcept {
+  auto& self = static_cast<io_descriptor&>(s);
   io_waiting* reader = nullptr;
   io_waiting* writer = nullptr;
   {
@@ -206,16 +206,17 @@ void descriptor::on_events(source& s, std::uint32_t events, ready_list& list) no
   wake(writer);
 }
 
-void descriptor::on_end(source& s) noexcept {
-  auto& self = static_cast<descriptor&>(s);
+void io_descriptor::on_end(source& s) noexcept {
+  auto& self = static_cast<io_descriptor&>(s);
   io_waiting* reader = nullptr;
   io_waiting* writer = nullptr;
   {
+    const clear_up_after unlocked;
     const std::lock_guard hold(self.lock_);
     self.ended_ = true;
     reader = self.take_waiting_locked(io_direction::read, by_end);
     writer = self.take_waiting_locked(io_direction::write, by_end);
-    self.stop_timers_locked();
+    self.stop_timers_locked(unlocked);
   }
   wake(reader);
   wake(writer);

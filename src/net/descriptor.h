@@ -85,6 +85,8 @@
 
 namespace verge::detail {
 
+class clear_up_after;
+
 /// The runtime whose poller and timers serve a descriptor.
 struct [[gnu::visibility("hidden")]] net_home {
   detail::scheduler* scheduler;
@@ -94,7 +96,7 @@ struct [[gnu::visibility("hidden")]] net_home {
   static net_home here();
 };
 
-class descriptor : private poller::source {
+class io_descriptor : private poller::source {
  public:
   /// How the kinds of descriptors differ.
   struct traits {
@@ -107,14 +109,12 @@ class descriptor : private poller::source {
   enum class waits : std::uint8_t { waiting, try_again, closed, expired, ended };
 
   /// Why a wait has ended: the waiter's winner.
-  static constexpr std::uint32_t by_deadline = 1;
-  static constexpr std::uint32_t by_close = 2;
-  static constexpr std::uint32_t by_end = 3;
+  enum why_not : std::uint32_t { by_deadline = waiter::by_event, by_close, by_end };
 
   /// Takes ownership of fd, unless it throws std::bad_alloc. The caller has the only reference.
   static descriptor_handle make(int fd, traits t, const net_home& home);
-  descriptor(const descriptor&) = delete;
-  descriptor& operator=(const descriptor&) = delete;
+  io_descriptor(const io_descriptor&) = delete;
+  io_descriptor& operator=(const io_descriptor&) = delete;
 
   /// Registers with the poller. Called once, before any wait.
   std::error_code attach() noexcept;
@@ -192,8 +192,8 @@ class descriptor : private poller::source {
     bool started{false};
   };
 
-  descriptor(int fd, traits t, const net_home& home) noexcept;
-  ~descriptor();
+  io_descriptor(int fd, traits t, const net_home& home) noexcept;
+  ~io_descriptor();
 
   direction& of(io_direction d) noexcept { return directions_[static_cast<unsigned>(d)]; }
   void leave(std::uint64_t what) noexcept;
@@ -210,9 +210,10 @@ class descriptor : private poller::source {
   void deadline_fired(std::int64_t now) noexcept;
   io_waiting* expire_locked(io_direction d) noexcept;
   bool covered_locked(std::int64_t when) const noexcept;
-  std::error_code arm_locked(direction& d, std::int64_t when) noexcept;
-  std::error_code arm_for_locked(direction& d, std::int64_t when);
-  void stop_timers_locked() noexcept;
+  std::error_code arm_locked(direction& d, std::int64_t when,
+                             const clear_up_after& unlocked) noexcept;
+  std::error_code arm_for_locked(direction& d, std::int64_t when, const clear_up_after& unlocked);
+  void stop_timers_locked(const clear_up_after& unlocked) noexcept;
 
   std::atomic<std::uint64_t> state_{one_reference};
   const int fd_;
@@ -228,7 +229,7 @@ class descriptor : private poller::source {
 };
 
 template <class F>
-std::error_code descriptor::use(F&& f) noexcept {
+std::error_code io_descriptor::use(F&& f) noexcept {
   if (!enter_again()) return net_errc::closed;
   const std::error_code e = f(fd_);
   rest();

@@ -80,22 +80,22 @@ bool io_action::start(waiter& w) noexcept {
       return false;
     }
     switch (descriptor_->enter(direction_, exclusive_)) {
-      case descriptor::entry::entered:
+      case io_descriptor::entry::entered:
         entered_ = true;
         break;
-      case descriptor::entry::closed:
+      case io_descriptor::entry::closed:
         error_ = net_errc::closed;
         return false;
-      case descriptor::entry::expired:
+      case io_descriptor::entry::expired:
         error_ = net_errc::deadline_exceeded;
         return false;
-      case descriptor::entry::busy:
+      case io_descriptor::entry::busy:
         misused_ = true;
         return false;
     }
   }
 
-  descriptor& d = *descriptor_;
+  io_descriptor& d = *descriptor_;
   const bool reads_stream = exclusive_ && direction_ == io_direction::read;
   for (;; woken = true) {
     if (woken || !reads_stream || !d.certainly_nothing()) {
@@ -103,18 +103,18 @@ bool io_action::start(waiter& w) noexcept {
       if (attempt_(*this, d)) break;
     }
     switch (d.wait(direction_, waiting_, w)) {
-      case descriptor::waits::try_again:
+      case io_descriptor::waits::try_again:
         continue;
-      case descriptor::waits::waiting:
+      case io_descriptor::waits::waiting:
         d.rest();
         return true;
-      case descriptor::waits::closed:
+      case io_descriptor::waits::closed:
         error_ = net_errc::closed;
         break;
-      case descriptor::waits::expired:
+      case io_descriptor::waits::expired:
         error_ = net_errc::deadline_exceeded;
         break;
-      case descriptor::waits::ended:
+      case io_descriptor::waits::ended:
         error_ = net_errc::runtime_ended;
         break;
     }
@@ -141,13 +141,13 @@ void io_action::leave() noexcept {
 void io_action::conclude(std::uint32_t winner) {
   if (misused_) throw_busy(direction_);
   switch (winner) {
-    case descriptor::by_deadline:
+    case io_descriptor::by_deadline:
       error_ = net_errc::deadline_exceeded;
       break;
-    case descriptor::by_close:
+    case io_descriptor::by_close:
       error_ = net_errc::closed;
       break;
-    case descriptor::by_end:
+    case io_descriptor::by_end:
       error_ = net_errc::runtime_ended;
       break;
     default:
@@ -156,15 +156,26 @@ void io_action::conclude(std::uint32_t winner) {
   if (entered_) leave();
 }
 
+// ---- Reading and writing
+
+io_result transfer_action::finish(std::uint32_t winner) {
+  conclude(winner);
+  return {done_, error_};
+}
+
+io_result transfer_action::give_up(std::error_code why) noexcept {
+  withdraw();
+  return {done_, why};
+}
+
 // ---- Reading
 
 read_action::read_action(io_operation<read_action>& op) noexcept
-    : io_action(op.arguments_.from, io_direction::read, true, &attempt),
-      data_(static_cast<std::byte*>(op.arguments_.into.data())),
-      size_(op.arguments_.into.size()),
-      full_(op.arguments_.full) {}
+    : transfer_action(op.arguments_.from, io_direction::read, &attempt, op.arguments_.into.size(),
+                      op.arguments_.full),
+      data_(static_cast<std::byte*>(op.arguments_.into.data())) {}
 
-bool read_action::attempt(io_action& a, descriptor& d) noexcept {
+bool read_action::attempt(io_action& a, io_descriptor& d) noexcept {
   auto& self = static_cast<read_action&>(a);
   while (self.done_ != self.size_) {  // the buffer may be empty
     const std::size_t room = std::min(self.size_ - self.done_, most_at_once);
@@ -180,31 +191,20 @@ bool read_action::attempt(io_action& a, descriptor& d) noexcept {
     self.done_ += got;
     const bool all = got < room && d.kind().tcp;
     d.set_drained(all);
-    if (!self.full_) break;
+    if (!self.all_) break;
     if (all && self.done_ != self.size_ && d.certainly_nothing()) return false;
   }
   return true;
 }
 
-io_result read_action::finish(std::uint32_t winner) {
-  conclude(winner);
-  return {done_, error_};
-}
-
-io_result read_action::give_up(std::error_code why) noexcept {
-  withdraw();
-  return {done_, why};
-}
-
 // ---- Writing
 
 write_action::write_action(io_operation<write_action>& op) noexcept
-    : io_action(op.arguments_.to, io_direction::write, true, &attempt),
-      data_(static_cast<const std::byte*>(op.arguments_.from.data())),
-      size_(op.arguments_.from.size()),
-      all_(op.arguments_.all) {}
+    : transfer_action(op.arguments_.to, io_direction::write, &attempt, op.arguments_.from.size(),
+                      op.arguments_.all),
+      data_(static_cast<const std::byte*>(op.arguments_.from.data())) {}
 
-bool write_action::attempt(io_action& a, descriptor& d) noexcept {
+bool write_action::attempt(io_action& a, io_descriptor& d) noexcept {
   auto& self = static_cast<write_action&>(a);
   while (self.done_ != self.size_) {
     const std::size_t rest = std::min(self.size_ - self.done_, most_at_once);
@@ -221,16 +221,6 @@ bool write_action::attempt(io_action& a, descriptor& d) noexcept {
   return true;
 }
 
-io_result write_action::finish(std::uint32_t winner) {
-  conclude(winner);
-  return {done_, error_};
-}
-
-io_result write_action::give_up(std::error_code why) noexcept {
-  withdraw();
-  return {done_, why};
-}
-
 // ---- Readiness
 
 readiness_action::readiness_action(io_operation<readiness_action>& op) noexcept
@@ -239,7 +229,7 @@ readiness_action::readiness_action(io_operation<readiness_action>& op) noexcept
           op.arguments_.direction == io_direction::read ? POLLIN | POLLPRI | POLLRDHUP : POLLOUT)) {
 }
 
-bool readiness_action::attempt(io_action& a, descriptor& d) noexcept {
+bool readiness_action::attempt(io_action& a, io_descriptor& d) noexcept {
   auto& self = static_cast<readiness_action&>(a);
   pollfd p{.fd = d.fd(), .events = self.events_, .revents = 0};
   const int n = uninterrupted([&] { return ::poll(&p, 1, 0); });
@@ -262,7 +252,7 @@ receive_from_action::receive_from_action(io_operation<receive_from_action>& op) 
     : io_action(op.arguments_.from, io_direction::read, false, &attempt),
       into_(op.arguments_.into) {}
 
-bool receive_from_action::attempt(io_action& a, descriptor& d) noexcept {
+bool receive_from_action::attempt(io_action& a, io_descriptor& d) noexcept {
   auto& self = static_cast<receive_from_action&>(a);
   sockaddr_storage from{};
   iovec part{.iov_base = self.into_.data(), .iov_len = self.into_.size()};
@@ -295,7 +285,7 @@ send_to_action::send_to_action(io_operation<send_to_action>& op) noexcept
       what_(op.arguments_.what),
       to_(op.arguments_.to) {}
 
-bool send_to_action::attempt(io_action& a, descriptor& d) noexcept {
+bool send_to_action::attempt(io_action& a, io_descriptor& d) noexcept {
   auto& self = static_cast<send_to_action&>(a);
   const sockaddr* const to = self.to_.size() != 0 ? self.to_.address() : nullptr;
   const ssize_t n = uninterrupted([&] {

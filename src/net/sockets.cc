@@ -32,7 +32,7 @@ bool is_ip(const endpoint& e) noexcept {
   return e.kind() == endpoint::family::ipv4 || e.kind() == endpoint::family::ipv6;
 }
 
-descriptor::traits traits_of(const endpoint& address, int type) noexcept {
+io_descriptor::traits traits_of(const endpoint& address, int type) noexcept {
   const bool stream = type == SOCK_STREAM;
   return {.socket = true, .tcp = stream && is_ip(address), .stream = stream, .pipe = false};
 }
@@ -40,7 +40,7 @@ descriptor::traits traits_of(const endpoint& address, int type) noexcept {
 using name_fn = int (*)(int, sockaddr*, socklen_t*);
 
 /// getsockname or getpeername of a handle.
-result<endpoint> socket_name(descriptor* d, name_fn ask) noexcept {
+result<endpoint> socket_name(io_descriptor* d, name_fn ask) noexcept {
   if (d == nullptr) return {{}, net_errc::closed};
   sockaddr_storage a{};
   socklen_t size = sizeof a;
@@ -52,7 +52,7 @@ result<endpoint> socket_name(descriptor* d, name_fn ask) noexcept {
 }
 
 template <class F>
-std::error_code use(descriptor* d, F&& f) noexcept {
+std::error_code use(io_descriptor* d, F&& f) noexcept {
   return d == nullptr ? make_error_code(net_errc::closed) : d->use(std::forward<F>(f));
 }
 
@@ -61,7 +61,7 @@ template <class F>
 made_descriptor bound(const endpoint& at, int type, F&& prepare) {
   auto [made, error] = make_socket(at, type, net_home::here());
   if (error) return {{}, error};
-  descriptor& d = *made.get();
+  io_descriptor& d = *made.get();
   error = prepare(d.fd());
   if (!error) error = d.attach();
   if (error) return {{}, error};
@@ -111,7 +111,7 @@ made_pair socket_pair(int type) {
     return {{}, {}, last_error()};
   }
   const net_home home = net_home::here();
-  const descriptor::traits t{
+  const io_descriptor::traits t{
       .socket = true, .tcp = false, .stream = type == SOCK_STREAM, .pipe = false};
   auto [first, error] = adopt_socket(ends[0], t, home);
   auto [second, second_error] = adopt_socket(ends[1], t, home);
@@ -122,9 +122,9 @@ made_pair socket_pair(int type) {
 
 }  // namespace
 
-made_descriptor adopt_socket(int fd, descriptor::traits t, const net_home& home) noexcept {
+made_descriptor adopt_socket(int fd, io_descriptor::traits t, const net_home& home) noexcept {
   try {
-    descriptor_handle made = descriptor::make(fd, t, home);
+    descriptor_handle made = io_descriptor::make(fd, t, home);
     if (const std::error_code e = made.get()->attach()) return {{}, e};
     return {std::move(made), {}};
   } catch (const std::bad_alloc&) {
@@ -139,8 +139,8 @@ made_descriptor make_socket(const endpoint& address, int type, const net_home& h
   const int fd = ::socket(address.address()->sa_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return {{}, last_error()};
   try {
-    const descriptor::traits t = traits_of(address, type);
-    descriptor_handle made = descriptor::make(fd, t, home);
+    const io_descriptor::traits t = traits_of(address, type);
+    descriptor_handle made = io_descriptor::make(fd, t, home);
     if (t.tcp) {
       if (auto e = set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1)) return {{}, e};
     }
@@ -184,11 +184,11 @@ result<fd> fd::adopt(int number) {
   const int flags = ::fcntl(number, F_GETFL);
   if (flags < 0) return {{}, last_error()};
   if (S_ISREG(about.st_mode) || S_ISDIR(about.st_mode)) return {{}, net_errc::not_pollable};
-  const detail::descriptor::traits t{.socket = S_ISSOCK(about.st_mode),
-                                     .tcp = false,
-                                     .stream = true,
-                                     .pipe = S_ISFIFO(about.st_mode)};
-  auto made = detail::descriptor::make(number, t, detail::net_home::here());
+  const detail::io_descriptor::traits t{.socket = S_ISSOCK(about.st_mode),
+                                        .tcp = false,
+                                        .stream = true,
+                                        .pipe = S_ISFIFO(about.st_mode)};
+  auto made = detail::io_descriptor::make(number, t, detail::net_home::here());
   std::error_code e = made.get()->attach();
   if (!e && (flags & O_NONBLOCK) == 0 && ::fcntl(number, F_SETFL, flags | O_NONBLOCK) != 0) {
     e = last_error();

@@ -15,7 +15,7 @@ struct made_descriptor {
 };
 
 /// Takes ownership of a number and registers it. On failure, the number is closed.
-made_descriptor adopt_socket(int fd, descriptor::traits t, const net_home& home) noexcept;
+made_descriptor adopt_socket(int fd, io_descriptor::traits t, const net_home& home) noexcept;
 /// Creates a socket for the family of an address. It is not registered yet.
 made_descriptor make_socket(const endpoint& address, int type, const net_home& home) noexcept;
 

@@ -31,11 +31,11 @@
 ///  - close_store() sets the mark first and then waits for visits that may not have seen it. From
 ///    then on nodes are freed under the lock, so end_store() knows how many are left; the thread
 ///    that frees the last one deletes the store.
-///  - free_at_once() is not a visit: that would add a tenth to the cost of ending a timer. So there
-///    is one exception: a thread that found the engine usable just before the store closed. Its
-///    node counts as in use until its last step, so nothing is destroyed under it; and since there
-///    is at most one such node per thread, the last few are recounted each time. (If that thread is
-///    the very last, the store is leaked.)
+///  - fast_path::end() is not a visit: that would add a tenth to the cost of ending a timer. So
+///    there is one exception: a thread that found the engine usable just before the store closed.
+///    Its node counts as in use until its last step, so nothing is destroyed under it; and since
+///    there is at most one such node per thread, the last few are recounted each time. (If that
+///    thread is the very last, the store is leaked.)
 namespace verge::detail {
 
 /// The layout of an engine's nodes: their size, and the offset of the timer.

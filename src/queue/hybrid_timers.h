@@ -1,107 +1,96 @@
-// hybrid_timers: the timers of one processor in the hybrid engine, and the operations of any thread
-// on them.
+// hybrid_timers: the timers of one processor in the hybrid engine, and what any thread may do to
+// them. Half of the file is its rules, which is why it is longer than others: they and the code
+// have to be read side by side.
 //
-// Timers wait in a timer_wheel, guarded by a lock. The engine is fast because most operations do
-// not take that lock: a timer's whole state is one word, and stopping or postponing it is one
-// compare-and-swap on that word. The entry in the wheel stays where it is, and the thread that
-// reaches it corrects it.
+// Timers wait in a timer_wheel, under a lock of its own. The engine is fast because most operations
+// do not take that lock: a timer's whole state is one word (hybrid_word.h), and to stop it, or to
+// put it off, is one compare-and-swap on that word. The entry in the wheel stays where it is, and
+// is corrected by the thread that comes upon it.
 //
-// == The node ==
+// Armed, a timer has one live entry in some processor's wheel: the one with the timer's token. The
+// entry's key is never later than the time at which the timer is due. That is all that firing in
+// time needs; if the key is earlier, the thread that finds the entry sees that it is not time yet,
+// and puts the entry where it belongs.
 //
-//   word     63 ................................. 3   2         1          0
-//            when it is due                           stopped   periodic   entering
+// Stopped, a timer leaves its entry behind, and the word keeps the time that the entry was good
+// for. When the timer - or another one in the same node - is started again, it goes on with that
+// entry if that is early enough: then starting is one compare-and-swap, too. A deadline on every
+// request, most of them stopped soon, costs the wheel one entry per node and not one per request. A
+// word of zero is a timer that is not armed and has no entry.
 //
-//   tag      31 ............... 14  13 ........... 0
-//            hint: where its entry  token of its
-//            is, to about 17 ms     entry
-//
-// An armed timer has one live entry in some processor's wheel: the one with the timer's token. The
-// entry's key is never later than the timer's due time. That suffices for firing on time; if the
-// key is earlier, the thread that reaches the entry finds that the timer is not due, and moves the
-// entry.
-//
-// A stopped timer leaves its entry behind, and the word keeps the time that the entry covers. A
-// restart of the timer, or of another timer in the same node, reuses that entry if it is early
-// enough: then a start is one compare-and-swap, too. A deadline on every request, most of them
-// stopped soon, costs the wheel one entry per node and not one per request. A word of zero is a
-// timer that is not armed and has no entry.
-//
-// A timer that could not reuse its entry, because that was too late, probably has deadlines that go
-// up and down. Among many timers its new entry is made for a quarter of the time, so that it serves
-// most later deadlines; if the timer is still pending then, the entry is moved once more. (Not
-// among few timers: a sleeping processor would wake for it.)
-//
-// The hint is the low 18 bits of the key, in units of 2^24 ns. Since the key is not after the due
-// time, the latest unit up to the due time with those bits is not before the key's: the entry
-// covers any time after that unit, and a reset to such a time needs no new entry, even if it is
-// earlier than before. (A timer that is reset at random soon has an entry that covers everything.)
+// A timer that could not go on with its entry, because that was too late, may be one whose
+// deadlines go up and down. Among many timers its new entry is made for a quarter of the time, so
+// that it is early enough for most deadlines to come; if the timer is still armed by then, the
+// entry is moved once more. (Among few timers it is not: a sleeping processor would wake for it.)
 //
 // == Ground rules ==
 //
-//  word      changed only by compare-and-swap, from any thread. Exception: start(), whose timer is
-//            reachable only through its old entry; a thread that finds that entry changes only the
-//            word of a stopped timer, to zero.
+//  word      changed by compare-and-swap only, from any thread. The exception is start(): its timer
+//            is reachable only through its old entry, and threads that come upon that change
+//            nothing but the word of a stopped timer, to zero.
 //  entering  held by one thread, which has a wheel's lock, for a handful of instructions in which
-//            it waits for nothing. The holder may write tag and period, and then releases the bit
-//            (leave()). Other threads may change the due time meanwhile, and the holder adopts it
-//            on release. So no thread waits for the holder, except when making the timer periodic:
-//            the period does not fit into the word.
-//  tag       written by the holder of entering, before release. Read by any thread, after the word.
+//            it waits for nothing. The holder may write tag and period, and then lets go (leave()).
+//            All others may change the due time meanwhile, and the holder takes over what it finds
+//            when it lets go. So no thread ever waits for the holder, except when making the timer
+//            periodic: the period does not fit into the word.
+//  tag       written by the holder of entering, before it lets go. Read by any thread, after the
+//            word.
 //  period    written by the holder of entering, for a start or a reset. Read by the holder of
-//            entering, and by a reset during which no other thread resets or stops the timer.
-//  wheel     guarded by `lock`. A thread holds at most one lock, except for give(), which needs
-//            both, taken in the order of their addresses. Under it nothing is called that could
-//            wait, and no user code.
-//  next      the wheel's first key, for threads about to sleep; written under `lock`. Never later
-//            than any timer whose start or reset has returned, unless a thread that holds a lock or
-//            entering for it has been preempted there.
-//  entries   carry no reference. A node's memory stays a node, and its token continues from life to
-//            life: an entry whose token is not the node's, or whose timer's word is zero, is stale
-//            forever, because every new entry has a new token. (Tokens wrap around after 16,384
-//            entries of one node. An entry that is left for so long counts as a second live one: it
-//            is carried along and dropped when the timer ends.)
-//  dropping  a thread that drops an entry with the node's token, of a stopped timer, first changes
-//            the word to zero: so a word that says "stopped, with an entry" is correct.
-//  being     holds a reference to the node: added by the thread that arms it, dropped by the thread
-//  armed     that stops it (or, if the timer is being entered, by the holder), or passed to the
-//            firing.
+//            entering, and by a thread that resets the timer while no other resets or stops it.
+//  wheel     guarded by `lock`. A thread has at most one lock, except around give(), which needs
+//            both, taken in the order of their addresses. Nothing is called under it that could
+//            wait, or that is user code.
+//  next      the wheel's first key, for threads that are about to sleep; written under `lock`.
+//            Never later than any timer whose start or reset has returned, unless a thread that
+//            holds a lock or entering for it was preempted there.
+//  entries   have no reference. A node's memory stays a node's, and its token goes on from life to
+//            life: an entry whose token is not the node's, or whose timer's word is zero, is out of
+//            date for good, because every new entry has a token of its own. (Tokens repeat after
+//            16,384 entries of one node. An entry that old passes for a second live one: it is
+//            carried along and dropped with the timer's own.)
+//  dropping  a thread that drops the entry of a stopped timer, with the node's token, first changes
+//            the word to zero: so a word that says "stopped, and the entry is there" is right.
+//  being     holds a reference on the node: taken by the thread that arms it, dropped by the thread
+//  armed     that stops it - or by the holder, if there is one - or handed on to the firing.
 //
-// == Races and their outcomes ==
+// == Outcomes of races ==
 //
 //  stop against fire       both swap from the same word. The loser sees the timer disarmed: stop
-//                          returns false, or the firing does not happen. A reset in between makes
-//                          the firing fail too: it swaps from exactly the word that was due.
+//                          returns false, or the firing does not take place. A reset in between
+//                          makes the firing fail as well: it swaps from the very word whose time
+//                          was due.
 //  stop against stop       one swaps; the other returns false.
-//  stop against reset      the later swap decides. A stop that finds entering set clears the time,
-//                          and the holder, instead of arming the timer, leaves it disarmed, without
-//                          an entry.
-//  start or reset of a     both swap from the same word: either the entry is reused, and the thread
-//  stopped timer against   that reached it sees an armed timer; or the word is zero, and the start
-//  dropping its entry      makes a new entry.
-//  reset against reset     to later: one after the other. To earlier: the first sets entering; the
-//                          second sees that and only changes the time; the first arms the timer
-//                          with it and makes the entry for it. The later swap decides.
-//  later reset against     the entry is reached, the word has a later time: the entry is moved. If
-//  slot expiry             the reset comes just after that check, the firing fails and is retried.
-//  earlier reset against   the thread that moves the entry sets entering: either the reset sees it,
-//  slot expiry             and its time is adopted; or the reset swaps first, and the move does not
-//                          happen. A reset that has read the hint before the move and swaps after
-//                          it, from the same word, reads the tag again and sees that it has
-//                          changed: then it makes an entry after all.
-//  entering against        an entry that is reached while its timer is being entered is stale: the
-//  slot expiry             holder has another wheel's lock and will make a new entry, or leave the
-//                          timer disarmed.
+//  stop against reset      the later swap decides. A stop that meets entering clears the time, and
+//                          the holder leaves the timer disarmed, with no entry, instead of arming
+//                          it.
+//  start or reset of a     both swap from the same word: either the entry is used again, and the
+//  stopped timer against   thread that came upon it sees an armed timer; or the word is zero, and
+//  its entry's end         the start makes a new entry.
+//  reset against reset     to later: one after the other. To earlier: the first becomes the holder
+//                          of entering; the second finds that and just changes the time; the first
+//                          arms the timer with it and makes the entry for it. The later swap
+//                          decides.
+//  later reset against     the entry comes up, the word says later: the entry is moved there. If
+//  slot expiry             the reset comes just after that look, the firing fails and looks again.
+//  earlier reset against   the thread that moves the entry is entering: either the reset finds
+//  slot expiry             that, and its time is taken over; or it swaps first, and the move does
+//                          not take place. A reset that had read the hint before the move and swaps
+//                          after it, from the same word, reads the tag once more and sees that it
+//                          has changed: then it makes an entry after all.
+//  entering against        an entry that comes up while its timer is being entered is out of date:
+//  slot expiry             the holder has another wheel's lock and will make a new one, or leave
+//                          the timer disarmed.
 //  fire against fire       (own processor and thief, or two entries as above) one swaps.
-//  periodic                the thread that fires it sets entering, and fires only if no thread has
-//                          stopped or reset it before the release.
+//  periodic                the thread that fires it becomes the holder, and fires only if no other
+//                          has stopped or reset it when it lets go.
 //  periodic reset against  a new period needs entering, hence a new entry. The same period again
-//  all of that             does not, if no thread can change the period between the check and the
-//                          swap, which callers must ensure: reset_alone(). Firing does not change
-//                          the period, so the swap is an ordinary one, to earlier or later.
-//  move_timers             moves entries, and keys only to earlier: words and tags stay unchanged,
-//                          so it is invisible to other threads.
-//  sleeping                a thread that adds an earliest timer publishes `next`, then checks for
-//                          sleepers; a thread about to sleep announces it, then reads `next`.
+//  all of that             does not, if no other thread can change the period between the look at
+//                          it and the swap, which the caller guarantees: reset_alone(). Firing does
+//                          not change it, so the swap is one like any other: to earlier or later.
+//  give                    moves entries, and keys only to earlier: words and tags stay as they
+//                          are, and no other thread can tell.
+//  sleeping                a thread that makes an entry that comes first publishes `next`, then
+//                          looks for sleepers; one that goes to sleep says so, then reads `next`.
 //
 // == The policy ==
 //   template <class T> atomic, lock            as std::atomic; with lock(), unlock(), not throwing
@@ -111,7 +100,7 @@
 //   static std::int64_t& period(node&)
 //   directory                                  id_of(node&), at(id), prefetch(id)
 //   chunks                                     the wheel's memory
-//   static void acquire(node&)                 adds a reference
+//   static void acquire(node&)                 takes a reference
 //   static void release(node&)                 drops one; with no lock, and never the last
 //   static void release_locked(hybrid_timers&, node&)   with a lock: may be the last
 //   static void wake_net_poller(hybrid_timers&, std::int64_t when)   with no lock
@@ -128,6 +117,7 @@
 #include <string>
 
 #include <clock/arithmetic.h>
+#include <queue/hybrid_word.h>
 #include <verge/detail/timer_wheel.h>
 
 namespace verge::detail {
@@ -135,67 +125,17 @@ namespace verge::detail {
 /// Faults that a test injects, one at a time, to show that it finds them.
 enum class hybrid_mutant {
   none,
-  blind_hint,              ///< an earlier reset does not read the tag again after its swap
-  stop_ignores_enter,      ///< stop also clears the entering bit of a timer that is being entered
-  moves_without_entering,  ///< an entry that is reached too early is moved without entering
-  fires_what_it_saw,       ///< firing disarms whatever the current word is
-  no_wake,                 ///< an earliest timer wakes no thread
-  leaves_late,             ///< the holder arms the timer with its own time, not the adopted one
-  ends_what_it_saw,        ///< the end disarms whatever the current word is
-  keeps_period,            ///< reset_alone() does not check the period
-  drops_in_silence,        ///< the entry of a stopped timer is dropped without changing the word
-  reuses_any_entry,        ///< a stopped timer reuses its entry, however late that is
+  blind_hint,              ///< an earlier reset does not look at the tag again after its swap
+  stop_ignores_enter,      ///< stop disarms a timer that is being entered, entering and all
+  moves_without_entering,  ///< an entry that comes up too soon is moved without entering
+  fires_what_it_saw,       ///< firing disarms whatever the word is by now
+  no_wake,                 ///< an entry that comes first wakes no sleeper
+  leaves_late,             ///< the holder arms the timer with the time that it came for
+  ends_what_it_saw,        ///< the end disarms whatever the word is by now
+  keeps_period,            ///< a reset alone does not look at the period
+  drops_in_silence,        ///< the entry of a stopped timer is dropped and the word not changed
+  reuses_any_entry,        ///< a stopped timer goes on with its entry, however late that is
 };
-
-namespace hybrid_word {
-
-inline constexpr std::uint64_t entering = 1;
-inline constexpr std::uint64_t periodic = 2;
-inline constexpr std::uint64_t stopped = 4;
-inline constexpr unsigned flag_bits = 3;
-/// 61 bits of nanoseconds are 73 years.
-inline constexpr std::int64_t latest = (std::int64_t{1} << 61) - 1;
-
-constexpr std::int64_t clamp(std::int64_t when) noexcept { return std::min(when, latest); }
-constexpr std::uint64_t of(std::int64_t when, std::int64_t period) noexcept {
-  return static_cast<std::uint64_t>(when) << flag_bits | (period > 0 ? periodic : 0);
-}
-/// The time in the word: not before the key of the timer's entry.
-constexpr std::int64_t time(std::uint64_t word) noexcept {
-  return static_cast<std::int64_t>(word >> flag_bits);
-}
-/// The due time; 0 if it is not armed.
-constexpr std::int64_t due(std::uint64_t word) noexcept {
-  return (word & stopped) != 0 ? 0 : time(word);
-}
-
-}  // namespace hybrid_word
-
-namespace hybrid_tag {
-
-inline constexpr unsigned token_bits = 14;
-inline constexpr unsigned hint_bits = 32 - token_bits;
-inline constexpr unsigned unit_bits = 24;
-
-constexpr std::uint32_t token(std::uint32_t tag) noexcept { return tag & ((1U << token_bits) - 1); }
-constexpr std::uint32_t of(std::uint32_t token_, std::int64_t key) noexcept {
-  return static_cast<std::uint32_t>(key >> unit_bits) << token_bits | token(token_);
-}
-/// Returns whether an entry with this tag, whose key is not after `time`, is early enough for
-/// `when`. Branch-free, as the result is unpredictable.
-constexpr bool covers(std::uint32_t tag, std::int64_t time, std::int64_t when) noexcept {
-  constexpr std::int64_t mask = (std::int64_t{1} << hint_bits) - 1;
-  const std::int64_t unit = time >> unit_bits;
-  const std::int64_t hint = tag >> token_bits;
-  const bool later = when >= time;
-  return later | ((when >> unit_bits) > unit - ((unit - hint) & mask));
-}
-/// Returns whether the tag's hint matches that key.
-constexpr bool is_for(std::uint32_t tag, std::int64_t key) noexcept {
-  return (tag ^ of(0, key)) >> token_bits == 0;
-}
-
-}  // namespace hybrid_tag
 
 template <class Policy>
 class hybrid_timers {
@@ -205,7 +145,7 @@ class hybrid_timers {
   static_assert(hybrid_tag::token_bits == wheel_type::token_bits);
   static_assert(hybrid_word::latest <= wheel_type::never);
 
-  /// A timer that was due, now disarmed or rearmed, with a reference for its firing.
+  /// A timer that was due, disarmed or armed again, with a reference for its firing.
   struct fired_timer {
     node* timer;
     std::int64_t when;
@@ -217,9 +157,8 @@ class hybrid_timers {
 
   // ---- by the owner of a handle, from any thread ----
 
-  /// Arms a timer that no other thread knows yet, with the entry that the node's last timer left
-  /// behind; returns false if there is none, or none early enough. The caller provides the
-  /// reference.
+  /// Arms a timer that no other thread knows yet, with the entry that the node's last timer has
+  /// left behind. False if there is none, or it is too late. The caller has taken the reference.
   static bool start_again(node& t, std::int64_t when) noexcept {
     when = hybrid_word::clamp(when);
     auto& word = Policy::word(t);
@@ -237,32 +176,27 @@ class hybrid_timers {
   /// std::bad_alloc.
   void start(node& t, std::int64_t when, std::int64_t period) {
     when = hybrid_word::clamp(when);
-    std::int64_t key = 0;
-    bool first = false;
-    {
-      std::lock_guard held(lock);
-      wheel_.reserve();
-      const std::uint32_t token = Policy::tag(t).load(std::memory_order_relaxed) + 1;
+    make_entry(t, [&]() noexcept -> place {
+      const std::uint32_t token = next_token(t);
       const bool was_late = Policy::word(t).load(std::memory_order_relaxed) != 0;
-      key = was_late && period <= 0 ? key_ahead_of(when) : when;
+      const std::int64_t key = was_late && period <= 0 ? key_ahead_of(when) : when;
       Policy::tag(t).store(hybrid_tag::of(token, key), std::memory_order_relaxed);
       if (period > 0) Policy::period(t) = period;
       // release: for threads that read the word without the lock.
       Policy::word(t).store(hybrid_word::of(when, period), std::memory_order_release);
-      first = enter(t, key, token);
-    }
-    if (first) wake(key);
+      return {key, token};
+    });
   }
 
-  /// Whether it was armed, and which thread must drop its reference: the caller, or the one that is
-  /// entering it.
+  /// Whether it was armed, and which has the reference for being armed now: the caller, or still
+  /// the holder of entering.
   enum class disarmed : std::uint8_t { no, yes, by_holder };
   static disarmed disarm(node& t) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     while (hybrid_word::due(w) != 0) {
       const bool entered = (w & hybrid_word::entering) != 0;
-      // The entry stays, unless a thread is about to make or move it.
+      // The entry stays, unless another thread is about to make or to move it.
       std::uint64_t stopped = (w & ~hybrid_word::periodic) | hybrid_word::stopped;
       if (entered) stopped = mutated(hybrid_mutant::stop_ignores_enter) ? 0 : hybrid_word::entering;
       if (!swap(word, w, stopped)) continue;
@@ -271,9 +205,9 @@ class hybrid_timers {
     return disarmed::no;
   }
 
-  /// The same for the usual case: armed, one-shot, not being entered. Otherwise returns false and
-  /// changes nothing.
-  static bool disarm_at_once(node& t) noexcept {
+  /// The same for the usual case: armed as a one-shot, and no thread is entering it. False if it is
+  /// not that case; nothing is changed then.
+  static bool disarm_one_shot(node& t) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     constexpr std::uint64_t flags = (std::uint64_t{1} << hybrid_word::flag_bits) - 1;
@@ -287,19 +221,19 @@ class hybrid_timers {
     return was != disarmed::no;
   }
 
-  /// Arms it for another time, in whatever state it was; a new entry goes into these timers.
-  /// Returns true if it was armed. Throws std::bad_alloc; then nothing has changed, except that if
-  /// its entry was being moved at that moment, the timer may fire at the new time, or between that
-  /// and the old one.
+  /// Arms it for another time, whether it was armed or not; a new entry is made in these timers.
+  /// True if it was armed. Throws std::bad_alloc, and has changed nothing then; or if its entry was
+  /// being moved at that moment, the timer may fire at the new time, or between that and the old
+  /// one.
   bool reset(node& t, std::int64_t when, std::int64_t period) {
     return finish_reset(reset_in_place(t, when, period), t, when, period);
   }
-  /// The same, if no other thread stops or resets it concurrently.
+  /// The same, if no other thread stops or resets it meanwhile.
   bool reset_alone(node& t, std::int64_t when, std::int64_t period) {
     return finish_reset(reset_in_place_alone(t, when, period), t, when, period);
   }
 
-  /// The two halves of it: what can be done without these timers, and the rest.
+  /// The two halves of it: what can be done without these timers, and what is left to do.
   enum class change : std::uint8_t {
     was_armed,
     was_idle,
@@ -340,8 +274,8 @@ class hybrid_timers {
     }
   }
 
-  /// The first half for a timer that no other thread stops or resets concurrently: then the period
-  /// cannot change, and a reset to the same period may reuse the entry.
+  /// The first half for a timer that no other thread stops or resets meanwhile: then the period
+  /// cannot change, and a timer that gets the same period again may keep its entry.
   static change reset_in_place_alone(node& t, std::int64_t when, std::int64_t period) noexcept {
     if (period <= 0) return reset_in_place(t, when, period);
     when = hybrid_word::clamp(when);
@@ -380,8 +314,8 @@ class hybrid_timers {
 
   // ---- with the lock ----
 
-  /// Disarms and removes what is due, in order, at most `most` timers, in at most `steps` steps of
-  /// the wheel, which are counted down. Periodic timers are armed for their next time.
+  /// Disarms and takes out what is due, in order: at most `most` timers, in at most `steps` steps
+  /// of the wheel, which are counted down. Periodic ones are armed for their next time.
   std::size_t collect(std::int64_t now, fired_timer* out, std::size_t most,
                       unsigned& steps) noexcept {
     std::size_t n = 0;
@@ -397,8 +331,7 @@ class hybrid_timers {
     return n;
   }
 
-  /// The due time of the first timer, exact to the nanosecond; 0 if there is none, INT64_MAX if it
-  /// is never due.
+  /// When the first timer is due, exactly; 0 if there is none, INT64_MAX if it never is.
   std::int64_t next_exactly() noexcept {
     std::int64_t first = 0;
     unsigned steps = std::numeric_limits<unsigned>::max();
@@ -423,8 +356,7 @@ class hybrid_timers {
     return through;
   }
 
-  /// Moves about that many entries to other timers. Both locks must be held. Returns false if there
-  /// is no memory for them.
+  /// Gives about so many entries to other timers. With both locks. False if these have no memory.
   bool give(hybrid_timers& to, std::size_t about) noexcept {
     const bool done = wheel_.give(to.wheel_, about);
     publish();
@@ -451,8 +383,7 @@ class hybrid_timers {
   typename Policy::template atomic<std::int64_t> next{0};
   /// The number of entries. Written under the lock; publishes nothing.
   typename Policy::template atomic<std::size_t> entries{0};
-  /// The number of timers that have fired and were not armed again. Written under the lock;
-  /// publishes nothing.
+  /// How many have fired and were not armed again. Written under the lock; publishes nothing.
   typename Policy::template atomic<std::uint64_t> fired{0};
 
   // ---- what the wheel asks ----
@@ -509,9 +440,9 @@ class hybrid_timers {
                                         std::memory_order_acquire);
   }
 
-  /// After a swap that changed the time from `time` to `when`, before which the tag was `tag`. The
-  /// entry may have been moved since, with the word unchanged: then its key is still not after
-  /// `time`. (Checked in this order, as which of two times is later is unpredictable.)
+  /// After a swap that took the time from `time` to `when`, before which the tag was `tag`. If the
+  /// entry was moved since, while the word was as before, its key may be as late as `time`. (In
+  /// this order, because which of two times is later cannot be predicted.)
   static bool may_be_late(node& t, std::uint32_t tag, std::int64_t time,
                           std::int64_t when) noexcept {
     const bool moved = Policy::tag(t).load(std::memory_order_relaxed) != tag;
@@ -523,57 +454,43 @@ class hybrid_timers {
     return mutated(hybrid_mutant::drops_in_silence) || swap(Policy::word(t), w, 0);
   }
 
-  /// The slow path, for a new entry: takes the lock.
+  /// A reset that needs a new entry.
   bool arm(node& t, std::int64_t when, std::int64_t period) {
     bool was_armed = false;
-    std::int64_t key = 0;
-    bool first = false;
-    {
-      std::lock_guard held(lock);
-      wheel_.reserve();
+    make_entry(t, [&]() noexcept -> place {
       auto& word = Policy::word(t);
       std::uint64_t w = word.load(std::memory_order_acquire);
       for (;;) {
-        if ((w & hybrid_word::entering) == 0) {
-          if (swap(word, w, hybrid_word::of(when, period) | hybrid_word::entering)) break;
-        } else if (period == 0) {
-          if (swap(word, w, hybrid_word::of(when, 0) | hybrid_word::entering)) {
-            return hybrid_word::due(w) != 0;
-          }
-        } else {
+        const bool entered = (w & hybrid_word::entering) != 0;
+        if (entered && period != 0) {
           Policy::yield();
           w = word.load(std::memory_order_acquire);
+        } else if (swap(word, w, hybrid_word::of(when, period) | hybrid_word::entering)) {
+          was_armed = hybrid_word::due(w) != 0;
+          if (entered) return {};  // the holder makes the entry
+          break;
         }
       }
-      was_armed = hybrid_word::due(w) != 0;
       if (!was_armed) Policy::acquire(t);
       if (period > 0) Policy::period(t) = period;
       const std::uint32_t token = next_token(t);
       const bool was_late = hybrid_word::time(w) != 0 && period <= 0;
-      key = leave(t, token, when, was_late);
-      if (key != 0) first = enter(t, key, token);
-    }
-    if (first) wake(key);
+      return {leave(t, token, when, was_late), token};
+    });
     return was_armed;
   }
 
-  /// Makes a new entry for the timer's current time, if it is still armed.
+  /// Makes a new entry for the time that the timer has, if it is still armed.
   void renew_entry(node& t) {
-    std::int64_t key = 0;
-    bool first = false;
-    {
-      std::lock_guard held(lock);
-      wheel_.reserve();
+    make_entry(t, [&]() noexcept -> place {
       auto& word = Policy::word(t);
       std::uint64_t w = word.load(std::memory_order_acquire);
       do {
-        if (hybrid_word::due(w) == 0 || (w & hybrid_word::entering) != 0) return;
+        if (hybrid_word::due(w) == 0 || (w & hybrid_word::entering) != 0) return {};
       } while (!swap(word, w, w | hybrid_word::entering));
       const std::uint32_t token = next_token(t);
-      key = leave(t, token, hybrid_word::due(w), (w & hybrid_word::periodic) == 0);
-      if (key != 0) first = enter(t, key, token);
-    }
-    if (first) wake(key);
+      return {leave(t, token, hybrid_word::due(w), (w & hybrid_word::periodic) == 0), token};
+    });
   }
 
   static std::uint32_t next_token(node& t) noexcept {
@@ -581,7 +498,7 @@ class hybrid_timers {
     return hybrid_tag::token(before + 1);
   }
 
-  /// From which number entries are made early: see above.
+  /// From how many entries on new ones are made ahead: see above.
   static constexpr std::size_t many() noexcept {
     if constexpr (requires { Policy::many_entries; }) {
       return Policy::many_entries;
@@ -593,7 +510,7 @@ class hybrid_timers {
     return wheel_.size() < many() ? when : wheel_.quarter_way_to(when);
   }
 
-  /// Releases a timer that the caller is entering, adopting what other threads have changed.
+  /// Lets go of a timer that the caller is entering, in the state that others have given it by now.
   /// Returns the key that its entry must have; 0 if it is disarmed.
   std::int64_t leave(node& t, std::uint32_t token, [[maybe_unused]] std::int64_t came_for,
                      bool ahead = false) noexcept {
@@ -616,7 +533,27 @@ class hybrid_timers {
     }
   }
 
-  /// Inserts an entry; reserve() has been called. Returns true if it is the first.
+  /// Where an entry belongs; key 0: there is to be none.
+  struct place {
+    std::int64_t key{0};
+    std::uint32_t token{0};
+  };
+  /// Makes an entry in these timers: under the lock, at the place that arm() says, and wakes a
+  /// sleeper if it comes first. Throws std::bad_alloc before arm() is called.
+  template <class Arm>
+  void make_entry(node& t, Arm&& arm) {
+    place at;
+    bool first = false;
+    {
+      std::lock_guard held(lock);
+      wheel_.reserve();
+      at = arm();
+      if (at.key != 0) first = enter(t, at.key, at.token);
+    }
+    if (first) wake(at.key);
+  }
+
+  /// Puts an entry in; reserve() has been called. True if it comes first.
   bool enter(node& t, std::int64_t key, std::uint32_t token) noexcept {
     wheel_.insert(key, nodes_.id_of(t), hybrid_tag::token(token));
     entries.store(wheel_.size(), std::memory_order_relaxed);
@@ -630,8 +567,8 @@ class hybrid_timers {
     if (!mutated(hybrid_mutant::no_wake)) Policy::wake_net_poller(*this, when);
   }
 
-  /// The entry was reached and removed from the wheel. Returns the time of the timer if it fires;
-  /// otherwise 0, and the entry was reinserted or dropped.
+  /// The entry has come up, and is out of the wheel. Returns the time of the timer if it fires;
+  /// else 0, and the entry is dropped, or back in the wheel where it belongs.
   std::int64_t take(node& t, const typename wheel_type::head& head, std::int64_t now) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);
@@ -661,8 +598,8 @@ class hybrid_timers {
     }
   }
 
-  /// Sets the next time of a periodic timer that is being entered, and releases it. Returns that
-  /// time; 0 if another thread has changed the word from `w`: then it is not released.
+  /// Gives a periodic timer that the caller is entering its next time, and lets go of it. Returns
+  /// that time; 0 if another thread has changed the word since it was `w`: then it does not let go.
   std::int64_t advance(node& t, std::uint64_t w, std::uint32_t token, std::int64_t now) noexcept {
     const std::int64_t period = Policy::period(t);
     const std::int64_t again = hybrid_word::clamp(next_period(hybrid_word::due(w), period, now));

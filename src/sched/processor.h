@@ -8,14 +8,21 @@
 #include <thread>
 
 #include <base/futex.h>
+#include <base/xorshift.h>
 #include <sched/run_queue.h>
 #include <verge/detail/lateness.h>
 
 /// Processors and workers: the P and the M of the scheduler.
 ///
-/// A processor is the right to run tasks and the things that go with it: a run queue, the place of
-/// its timers in the engine, its figures. A worker is a thread; it runs tasks only while it holds
-/// a processor.
+/// A processor is the right to run tasks, and what comes with it: a run queue, the place of its
+/// timers in the engine, its figures. A worker is a thread; it runs tasks only while it holds a
+/// processor.
+///
+/// Ground rules
+///  - Fields that are "the holder's" are touched only by the worker that holds the processor. It is
+///    handed over under the scheduler's lock, or by the note that wakes the next holder.
+///  - Atomic fields say which thread writes them. All are relaxed unless said otherwise: they are
+///    figures and hints.
 namespace verge::detail {
 
 class live_scheduler;
@@ -35,31 +42,31 @@ class counter {
 };
 
 struct alignas(128) processor {
-  explicit processor(unsigned number, std::uint64_t seed) noexcept
-      : id(number), random_state(seed | 1) {}
+  explicit processor(unsigned number, std::uint64_t seed) noexcept : id(number), random(seed) {}
 
   const unsigned id;
 
-  /// Set under the scheduler's lock when the processor is to be given up; seen by its worker.
+  /// The processor is to be retired. Set under the scheduler's lock, and seen by its worker.
   std::atomic<bool> retiring{false};
-  /// Not in use: given up, or not yet taken into use. Written under the scheduler's lock.
+  /// Not in use: more than set_processors() wants, or not yet taken into use. Written under the
+  /// scheduler's lock.
   std::atomic<bool> retired{false};
-  /// How often its worker has looked for something to run. The monitor sees by it who is stuck.
+  /// How often its worker has looked for something to run. It tells the monitor which are stuck.
   std::atomic<std::uint32_t> tick{0};
 
   run_queue queue;
-  /// A spare one's: how often others had come back when it came up. The holder's.
+  /// Of a spare one: how often others had come back when it came up. The holder's.
   std::uint32_t returns_seen{0};
-  /// A spare one's: the thread that runs its tasks. The monitor looks what that does.
+  /// Of a spare one: the thread that runs its tasks. The monitor asks the kernel what that does.
   std::atomic<pid_t> thread{0};
-  /// A spare one's: it may begin new tasks, until it rests. The holder's, written with the lock.
+  /// Of a spare one: it may begin new tasks, until it rests. The holder's, written under the lock.
   bool begins_tasks{false};
-  /// A task has yielded: whatever waits elsewhere has its turn first. The holder's.
+  /// A task has yielded: what waits elsewhere comes first. The holder's.
   bool yielded{false};
   /// How many in a row came from the slot that runs next. The holder's.
   unsigned next_streak{0};
-  /// For choosing whom to steal from. The holder's.
-  std::uint64_t random_state;
+  /// For choosing which processor to steal from. The holder's.
+  xorshift random;
 
   /// Figures, counted by the holder.
   counter tasks_run;
@@ -74,13 +81,6 @@ struct alignas(128) processor {
     tick.store(now, std::memory_order_relaxed);
     return now;
   }
-
-  std::uint64_t random() noexcept {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-  }
 };
 
 struct worker {
@@ -88,22 +88,23 @@ struct worker {
 
   live_scheduler& home;
   processor* held{nullptr};
-  /// The processor that whoever wakes this worker gives it, written before the note is left.
+  /// The processor that the thread that wakes this worker gives it, written before the note is
+  /// left.
   processor* given{nullptr};
   bool spinning{false};
-  /// Runs timers now; what they make ready is looked at when all that were due are done.
+  /// It fires timers now; no worker is woken for what they make ready until all have fired.
   bool firing{false};
   processor* before_blocking{nullptr};
-  /// What it ran last while nobody was at the poller took long.
+  /// The last task that ran while no thread polled was slow.
   bool ran_long{false};
-  /// The job whose code may be on its stack: from when it begins a piece of it until what it runs
-  /// has returned.
+  /// The job whose code may be on its stack: from the beginning of a piece of it until that has
+  /// returned.
   std::atomic<const job*> inside{nullptr};
   note parked;
   pid_t thread_id{0};
   worker* next_idle{nullptr};
-  /// For one who waits until nothing runs any more: its thread is past all that it ran, or waits
-  /// itself for what may never come.
+  /// For a thread that waits until nothing runs any more: the worker has returned from all that it
+  /// ran, or waits itself, maybe forever.
   std::atomic<bool> ended{false};
   std::atomic<bool> waits{false};
   std::thread thread;

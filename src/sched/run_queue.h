@@ -12,12 +12,13 @@
 /// that other workers may steal half of, and a slot for the one that runs next.
 ///
 /// Ground rules
-///  - push, push_next, get and spill belong to the worker that holds the processor.
-///  - steal_half may be called by anybody, into the queue of the caller's own processor.
+///  - push, push_next, take, take_next and spill belong to the worker that holds the processor.
+///  - steal_half may be called by any worker, into the queue of its own processor.
 ///  - `tail_` is written by the owner alone; its release publishes the slot written before it.
-///  - `head_` is moved by compare-and-swap, by the owner and by thieves. Whoever moves it owns the
-///    slots it passed over. A thief may read a slot that the owner is just overwriting; its
-///    compare-and-swap fails then, so what it read is never used. Slots are atomic for that reason.
+///  - `head_` is moved by compare-and-swap, by the owner and by thieves. The thread that moves it
+///    owns the slots it passed over. A thief may read a slot that the owner is just overwriting;
+///    its compare-and-swap fails then, so what it read is never used. Slots are atomic for that
+///    reason.
 ///  - `next_` is emptied by exchange: the owner at any time, a thief in the last round of stealing.
 namespace verge::detail {
 
@@ -34,7 +35,7 @@ class run_queue {
     return true;
   }
 
-  /// Puts r into the slot that runs next and gives back what was there, if anything was.
+  /// Puts r into the slot that runs next and returns what was there, if anything was.
   runnable* push_next(runnable& r) noexcept {
     return next_.exchange(&r, std::memory_order_acq_rel);
   }
@@ -76,8 +77,8 @@ class run_queue {
     return list;
   }
 
-  /// Moves half of `from` here and gives one of them to run at once; nullptr if there was nothing.
-  /// With `also_next`, takes even what `from` would run next, if its ring is empty.
+  /// Moves half of `from` here and returns one of them to run at once; nullptr if there was
+  /// nothing. With `also_next`, takes even what `from` would run next, if its ring is empty.
   runnable* steal_half(run_queue& from, bool also_next) noexcept {
     const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
     for (;;) {
@@ -104,8 +105,8 @@ class run_queue {
     }
   }
 
-  /// Whether there is anything. From any thread; what it says may be old at once. A push_next that
-  /// moves the old next into the ring could show neither for a moment, so look until nothing moves.
+  /// Whether it is empty. From any thread; the answer may be old. A push_next that moves the old
+  /// next into the ring could show neither for a moment, so look until nothing moves.
   bool empty() const noexcept {
     for (;;) {
       const std::uint32_t head = head_.load(std::memory_order_acquire);

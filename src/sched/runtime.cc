@@ -1,4 +1,4 @@
-// The runtime that users hold, the default one, and what becomes of them at a fork and at exit.
+// The runtime that users hold, the default one, and what happens to them at a fork and at exit.
 
 #include <verge/runtime.h>
 
@@ -51,15 +51,15 @@ struct registry {
   /// The program is ending, by this thread.
   bool exiting{false};
   std::thread::id exiting_thread;
-  /// What was the default one until then. Kept: other threads go on until the very end.
+  /// What was the default one until then. Kept: other threads run on until the very end.
   runtime* halted{nullptr};
   /// Runtimes that were ended by a task of their own, until its worker has left them.
   std::shared_ptr<runtime_core> unreturned;
 
   void clear_up() noexcept {
-    std::shared_ptr<runtime_core> gone = take_returned();
-    while (gone != nullptr) {
-      const std::shared_ptr<runtime_core> core = std::exchange(gone, gone->next_unreturned);
+    std::shared_ptr<runtime_core> left = take_returned();
+    while (left != nullptr) {
+      const std::shared_ptr<runtime_core> core = std::exchange(left, left->next_unreturned);
       core->next_unreturned = nullptr;
       end_tasks(core->scheduler);  // the task that ended it, if it waits, and what that has started
       core->timers->let_go();
@@ -115,7 +115,7 @@ struct registry {
     // Leaked, as are all others: they refer to themselves from now on.
     if (runtime_core* const c = all.unreturned.get()) c->itself = std::move(all.unreturned);
     all.first = nullptr;
-    all.standard.store(nullptr, std::memory_order_relaxed);  // leaked: its threads are gone
+    all.standard.store(nullptr, std::memory_order_relaxed);  // leaked: its threads do not exist
     all.halted = nullptr;
     all.exiting = false;
     leave_in_child();
@@ -124,7 +124,7 @@ struct registry {
 };
 
 /// Nothing is destroyed: other threads may be using timers, this may be a task, and a callback that
-/// runs may never end. What matters is that nothing of the user's runs while static objects go.
+/// runs may never end. What matters is that no user code runs while static objects are destroyed.
 void halt_default_runtime() {
   registry& all = registry::get();
   {
@@ -184,12 +184,12 @@ void runtime_core::end() noexcept {
     }
   }
   if (exiting) {
-    // What it runs may wait for what has been halted, and never end: all is left as it is.
+    // What it runs may wait for what was halted, and never end: everything stays as it is.
     scheduler.halt();
     timers->halt();
     return;
   }
-  // A task of its own ends it: its thread comes back to the scheduler, and leaves from there.
+  // A task of its own ends it: its thread returns to the scheduler, and ends there.
   const bool from_inside = scheduler.runs_here();
   const std::shared_ptr<runtime_core> keep = std::move(itself);
   timers->close();
@@ -221,7 +221,7 @@ scheduler& scheduler_of(runtime& rt) noexcept { return rt.core_->scheduler; }
 runtime::runtime(runtime_options options) : core_(&detail::runtime_core::make(options)) {}
 
 runtime::~runtime() {
-  // In the child of a fork there are no threads to wait for, and locks may be held for ever.
+  // In the child of a fork there are no threads to wait for, and locks may be held forever.
   if (!core_->scheduler.lost()) core_->end();
 }
 
@@ -243,7 +243,7 @@ detail::scheduler& runtime::scheduler_to_wait_for() {
 runtime& default_runtime() {
   detail::registry& all = detail::registry::get();
   if (runtime* r = all.standard.load(std::memory_order_acquire)) return *r;
-  // Made outside of the lock, which making a runtime takes; of two, one is thrown away.
+  // Made outside of the lock, which making a runtime takes; of two, one is destroyed.
   {
     std::lock_guard held(all.lock);
     if (all.halted != nullptr && all.exiting_thread != std::this_thread::get_id()) {

@@ -28,33 +28,33 @@ struct [[gnu::visibility("hidden")]] runtime_core {
   const processor_limits limits;
   std::atomic<processors_from> taken_from;
   live_scheduler scheduler;
-  clockwork* timers;  ///< ends itself, once the last handle has gone
+  clockwork* timers;  ///< deletes itself, once the last handle is destroyed
 
   /// Until its end.
   std::shared_ptr<runtime_core> itself;
-  /// The list of those that a task of their own has ended, until its worker has left them.
+  /// The list of runtimes that a task of their own has ended, until its worker has returned.
   std::shared_ptr<runtime_core> next_unreturned;
   /// The list of all, for the child of a fork.
   runtime_core* previous{nullptr};
   runtime_core* next{nullptr};
 };
 
-/// The default for exceptions that nobody takes.
+/// The default handler of exceptions that no caller takes.
 void print_and_terminate(const std::exception_ptr& e);
 
-/// Drops what is queued, and ends the tasks that are suspended.
+/// Drops what is queued, and destroys the tasks that are suspended.
 template <class Scheduler>
 void end_tasks(Scheduler& s) noexcept {
   while (runnable* r = s.take_leftover()) {
-    // Callbacks that had fired and not begun. Whatever else is queued is part of a job.
+    // Callbacks that had fired and not begun. Everything else that is queued is part of a job.
     if (r->run == &run_callback) discard_callback(static_cast<timer_node&>(*r));
   }
   s.abandon_jobs();
 }
 
 /// After the scheduler has stopped: takes the timers off their queues, so that nothing fires any
-/// more, drops what is queued, ends the tasks that are suspended, and the clockwork; `keep` goes
-/// after that. If `hold`, that waits for clockwork::let_go().
+/// more, drops what is queued, destroys the tasks that are suspended, and ends the clockwork;
+/// `keep` is released after that. If `hold`, that waits for clockwork::let_go().
 template <class Scheduler>
 void end_timers_and_tasks(Scheduler& s, clockwork& timers, std::shared_ptr<void> keep = nullptr,
                           bool hold = false) noexcept {

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
 #include <base/fence.h>
@@ -16,25 +15,25 @@ namespace verge::detail {
 
 namespace {
 
-/// After so many in a row from the slot that runs next, the queue has its turn: two tasks that hand
-/// over to each other for ever must not starve the others (Go #65178).
+/// After this many in a row from the slot that runs next, the queue has its turn: two tasks that
+/// hand over to each other forever must not starve the others (Go #65178).
 constexpr unsigned max_next_streak = 16;
-/// With so many in its queue a processor is busy. It looks at its timers only before every 16th
-/// task then, and fires no more of them than it has run tasks since: what they make ready goes to
-/// the end of the queue, so it comes no later for that, and the queue does not run over.
+/// With this many in its queue a processor is busy. Then it checks its timers only before every
+/// 16th task, and fires no more of them than it has run tasks since: what they make ready is put at
+/// the end of the queue, so it runs no later for that, and the queue does not overflow.
 constexpr std::uint32_t busy_queue = 64;
 constexpr std::uint32_t busy_turn = 16;
-/// How many timers fire at one look where the queue is shorter. What they make ready is better run
-/// while it is in the cache than piled up.
+/// How many timers one check fires if the queue is shorter. What they make ready should run while
+/// it is in the cache.
 constexpr unsigned most_fired_at_once = 128;
-/// A timer that is due sooner than this is waited for awake: to sleep and wake again takes longer.
+/// A worker spins until a timer that is due sooner than this: to sleep and wake again takes longer.
 constexpr std::int64_t worth_a_sleep = 5'000;
-/// Before a sleep of this length it pays to see whether it could be longer.
+/// Before a sleep of this length it pays to look whether it could be longer.
 constexpr std::int64_t long_sleep = 100'000'000;
-/// How long, in nanoseconds, a processor whose queue is never empty leaves the poller unlooked at:
-/// less than a percent of its time goes into looking.
+/// How often, in nanoseconds, a processor whose queue is never empty looks at the poller: that
+/// takes less than a percent of its time.
 constexpr std::int64_t poll_while_busy = 50'000;
-/// What is longer than this is worth a wake-up, in nanoseconds.
+/// A task that runs for longer than this, in nanoseconds, is worth a wake-up.
 constexpr std::int64_t long_run = 50'000;
 
 }  // namespace
@@ -57,12 +56,12 @@ void live_scheduler::work(worker& w) noexcept {
   w.ended.store(true, std::memory_order_release);
 }
 
-/// Whoever comes from the poller leaves nobody there. To wake another for it takes longer than most
-/// callbacks do, so it is done only if the last one took long, and otherwise left to the monitor.
+/// When a worker returns from the poller, no other worker polls. To wake one for that takes longer
+/// than most callbacks do, so it is done only if the last one was slow, and is otherwise left to
+/// the monitor.
 void live_scheduler::run(worker& w, runnable& r) noexcept {
-  const bool nobody_polls = poll_until_.load(std::memory_order_relaxed) == 0 &&
-                            idle_count_.load(std::memory_order_relaxed) != 0;
-  if (!nobody_polls) return run_ready(r);
+  const bool poller_is_left = poll_.no_worker_sleeps() && idle_.any();
+  if (!poller_is_left) return run_ready(r);
   if (w.ran_long) wake_processor();
   const std::int64_t begin = cheap_now();
   run_ready(r);
@@ -75,29 +74,21 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
   if (stopping_.load(std::memory_order_relaxed)) return nullptr;
   if (is_spare(p)) {
     if (others_came_back(p)) {
-      retire(w);
+      give_up_with_queue(w);
       return nullptr;
     }
     return find_runnable(w);
   }
-  if (stuck_.load(std::memory_order_relaxed) != stuckness::none) {
-    returns_.fetch_add(1, std::memory_order_relaxed);
-    stuck_.store(stuckness::none, std::memory_order_relaxed);
-  }
+  spares_.came_back();
   if (p.retiring.load(std::memory_order_relaxed)) {
-    retire(w);
+    give_up_with_queue(w);
     return nullptr;
   }
   if (std::exchange(p.yielded, false) || tick % global_turn == 0) {
     if (runnable* r = take_from_elsewhere(w)) return r;
   }
-  if (left_behind_.load(std::memory_order_relaxed)) {
-    left_behind_.store(false, std::memory_order_relaxed);
-    run_overdue(p);
-    for (unsigned i = 0; i < slots(); ++i) {
-      if (&p == all_[i].get()) continue;
-      if (runnable* r = p.queue.steal_half(all_[i]->queue, true)) return r;
-    }
+  if (spares_.answer_left_behind()) {
+    if (runnable* r = take_left_behind(p)) return r;
   }
   if (p.queue.size() < busy_queue || tick % busy_turn == 0) check_timers(p, p.id);
   if (runnable* r = take_local(p)) return r;
@@ -116,7 +107,7 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
       pause();
       continue;
     }
-    // With the processor still held, as the user's destructors may run; and a look after that.
+    // While the processor is still held, as user destructors may run. Then looks again.
     if (!std::exchange(tidied, true) && forget_stopped_timers()) continue;
 
     {
@@ -124,24 +115,11 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
       if (stopping_.load(std::memory_order_relaxed)) return nullptr;
       if (p.retiring.load(std::memory_order_relaxed)) return nullptr;
       if (!is_spare(p)) {
-        if (runnable* r = pop_global_locked()) return r;
+        if (runnable* r = global_.pop_locked()) return r;
       }
       give_up_locked(w);
     }
-    if (w.spinning) {
-      w.spinning = false;
-      spinning_.fetch_sub(1, std::memory_order_relaxed);
-      // The other half of the agreement on lost wake-ups: idle and not spinning first, then look.
-      full_fence();
-      if (anything_queued()) {
-        std::lock_guard held(lock_);
-        if (processor* again = take_idle_locked()) {
-          w.held = again;
-          w.spinning = true;
-          spinning_.fetch_add(1, std::memory_order_relaxed);
-        }
-      }
-    }
+    if (w.spinning) stop_spinning_without_work(w);
     if (w.held == nullptr) {
       if (runnable* r = block_in_poller(w)) return r;
       if (w.held == nullptr && !park(w)) return nullptr;
@@ -151,22 +129,28 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
   }
 }
 
-/// All that is not the processor's own timers.
+/// The other half of the agreement on lost wake-ups: idle and not spinning first, then look. If
+/// there is something, the worker spins again with whichever processor is idle.
+void live_scheduler::stop_spinning_without_work(worker& w) noexcept {
+  idle_.stop_spinning(w);
+  full_fence();
+  if (!anything_queued()) return;
+  std::lock_guard held(lock_);
+  w.held = take_idle_locked();
+  if (w.held != nullptr) idle_.start_spinning(w);
+}
+
+/// Looks everywhere but at the processor's own timers.
 runnable* live_scheduler::look_everywhere(worker& w) noexcept {
   processor& p = *w.held;
   if (runnable* r = take_local(p)) return r;
-  if (global_size_.load(std::memory_order_relaxed) != 0) {
-    if (runnable* r = take_global(p)) return r;
-  }
+  if (runnable* r = take_global(p)) return r;
   if (runnable* r = poll_without_blocking(w)) return r;
 
-  // Half as many spinners as busy processors are enough to find what there is.
-  const unsigned busy = processors() - idle_count_.load(std::memory_order_relaxed);
-  if (!w.spinning && 2 * spinning_.load(std::memory_order_relaxed) >= busy) return nullptr;
-  if (!w.spinning) {
-    w.spinning = true;
-    spinning_.fetch_add(1, std::memory_order_relaxed);
-  }
+  // Half as many spinning workers as busy processors are enough to find what there is.
+  const unsigned busy = processors() - idle_.count();
+  if (!w.spinning && 2 * idle_.spinning() >= busy) return nullptr;
+  if (!w.spinning) idle_.start_spinning(w);
   return steal(w);
 }
 
@@ -185,61 +169,54 @@ runnable* live_scheduler::take_local(processor& p) noexcept {
 }
 
 runnable* live_scheduler::take_global(processor& p) noexcept {
-  std::unique_lock held(lock_);
-  runnable* first = pop_global_locked();
-  if (first == nullptr) return nullptr;
-  // A fair share of what is there, to come back for it less often, and no more than fits.
-  std::size_t share = (global_.size() + fired_.size()) / processors();
-  share = std::min<std::size_t>(share, run_queue::capacity / 2 - p.queue.size() / 2);
-  for (; share > 0; --share) {
-    runnable* r = pop_global_locked();
-    if (!p.queue.push(*r)) {
-      global_.push_back(*r);
-      break;
-    }
-  }
-  global_size_.store(global_.size() + fired_.size(), std::memory_order_relaxed);
-  return first;
+  if (global_.empty()) return nullptr;
+  std::lock_guard held(lock_);
+  return global_.take_share_locked(p.queue, processors());
 }
 
-/// What waits outside of a queue that may never be empty.
+/// What waits outside of the processor's own queue, which may never be empty.
 runnable* live_scheduler::take_from_elsewhere(worker& w) noexcept {
-  if (global_size_.load(std::memory_order_relaxed) != 0) {
-    if (runnable* r = take_global(*w.held)) return r;
-  }
-  if (!poller_.has_sources() ||
-      cheap_now() - last_poll_.load(std::memory_order_relaxed) < poll_while_busy) {
-    return nullptr;
-  }
+  if (runnable* r = take_global(*w.held)) return r;
+  if (!poller_.has_sources() || cheap_now() - poll_.last_look() < poll_while_busy) return nullptr;
   return poll_without_blocking(w);
+}
+
+/// What the monitor has reported: overdue timers and queues of processors that do not come round.
+runnable* live_scheduler::take_left_behind(processor& p) noexcept {
+  run_overdue(p);
+  for (unsigned i = 0; i < all_.made(); ++i) {
+    if (&p == &all_[i]) continue;
+    if (runnable* r = p.queue.steal_half(all_[i].queue, true)) return r;
+  }
+  return nullptr;
 }
 
 runnable* live_scheduler::steal(worker& w) noexcept {
   constexpr int rounds = 4;
   processor& mine = *w.held;
-  const unsigned n = slots();
+  const unsigned n = all_.made();
   for (int round = 0; round < rounds; ++round) {
     const bool last = round == rounds - 1;
-    const auto start = static_cast<unsigned>(mine.random() % n);
+    const auto start = static_cast<unsigned>(mine.random.next() % n);
     for (unsigned i = 0; i < n; ++i) {
       const unsigned victim = (start + i) % n;
       if (last && steal_timers(mine, victim)) {
         if (runnable* r = take_local(mine)) return r;
       }
-      processor& from = *all_[victim];
+      processor& from = all_[victim];
       if (&from == &mine) continue;
       if (runnable* r = mine.queue.steal_half(from.queue, last)) return r;
     }
-    const unsigned spares = spares_made_.load(std::memory_order_acquire);
+    const unsigned spares = all_.spares_made();
     for (unsigned i = 0; i < spares; ++i) {
-      if (spares_[i].get() == &mine) continue;
-      if (runnable* r = mine.queue.steal_half(spares_[i]->queue, last)) return r;
+      if (&all_.spare(i) == &mine) continue;
+      if (runnable* r = mine.queue.steal_half(all_.spare(i).queue, last)) return r;
     }
   }
   return nullptr;
 }
 
-/// Runs what is due of another processor's timers. Whether there was anything.
+/// Fires the timers of another processor that are due. True if there were any.
 bool live_scheduler::steal_timers(processor& mine, unsigned victim) noexcept {
   if (victim == mine.id || engine_->next_when(victim) == 0) return false;
   const timer_check c = check_timers(mine, victim);
@@ -247,53 +224,47 @@ bool live_scheduler::steal_timers(processor& mine, unsigned victim) noexcept {
   return c.ran != 0;
 }
 
-/// Runs what is due of everybody else's timers.
+/// Fires the timers of all other processors that are due.
 void live_scheduler::run_overdue(processor& mine) noexcept {
-  const unsigned n = slots();
+  const unsigned n = all_.made();
   for (unsigned victim = 0; victim < n; ++victim) steal_timers(mine, victim);
 }
 
 runnable* live_scheduler::poll_without_blocking(worker& w) noexcept {
-  if (!poller_.has_sources() || polling_.load(std::memory_order_relaxed)) return nullptr;
+  if (!poller_.has_sources() || poll_.taken()) return nullptr;
   ready_list found = poller_.poll(0);
-  last_poll_.store(cheap_now(), std::memory_order_relaxed);
+  poll_.looked(cheap_now());
   runnable* first = found.pop_front();
   while (runnable* r = found.pop_front()) push_local(*w.held, *r);
   return first;
 }
 
-/// Lest somebody who sleeps until the first timer be woken for one that was stopped. True if there
-/// were such.
+/// Removes stopped timers, so that no worker sleeps until one of them only. True if there were any.
 bool live_scheduler::forget_stopped_timers() noexcept {
   const first_timer next = time_sleep_until();
   if (next.when == 0 || next.when - cheap_now() <= long_sleep) return false;
   worker& w = *this_thread.as_worker;
   w.firing = true;
-  const bool any = engine_->tidy_before_sleep(slots());
+  const bool any = engine_->tidy_before_sleep(all_.made());
   w.firing = false;
   return any;
 }
 
 /// Sleeps in the poller until something is ready or the earliest timer of all is due, unless
-/// somebody else does. Returns with a processor if there was one to be had, and with what the poll
-/// found; the rest of that goes to the queues.
+/// another worker does. Then takes a processor if one is idle, and returns the first that the poll
+/// found; the rest is put on the queues.
 runnable* live_scheduler::block_in_poller(worker& w) noexcept {
-  if (polling_.exchange(true, std::memory_order_acquire)) return nullptr;
-  poll_until_.store(INT64_MAX, std::memory_order_relaxed);
-  // Publish first, then look: see the ground rules.
-  full_fence();
+  if (!poll_.try_begin()) return nullptr;
   const first_timer next = time_sleep_until();
   std::int64_t timeout = -1;
   if (next.when != 0) {
     timeout = next.when - true_now();
     if (timeout < worth_a_sleep) timeout = 0;
-    poll_until_.store(next.when, std::memory_order_relaxed);
+    poll_.sleeps_until(next.when);
   }
   ready_list found;
   if (!stopping_.load(std::memory_order_acquire) && timeout != 0) found = poller_.poll(timeout);
-  poll_until_.store(0, std::memory_order_relaxed);
-  last_poll_.store(cheap_now(), std::memory_order_relaxed);
-  polling_.store(false, std::memory_order_release);
+  poll_.end(cheap_now());
 
   w.held = take_idle_or_spare(next.of);
   if (w.held == nullptr) {
@@ -307,15 +278,14 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
     if (!w.held->queue.empty()) wake_processor();
     return first;
   }
-  w.spinning = true;
-  spinning_.fetch_add(1, std::memory_order_relaxed);
+  idle_.start_spinning(w);
   return nullptr;
 }
 
-/// Runs what is due of processor p's timers on behalf of `holder`. What they made ready is in the
-/// holder's queue then; one the holder can run itself, for more another worker is woken.
+/// Fires the timers of processor p that are due, on behalf of `holder`. What they make ready is put
+/// on the holder's queue; the holder runs the first itself, and wakes another worker for more.
 timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept {
-  if (p >= max_processors) return {.now = 0, .next = 0, .ran = 0};  // spare ones have no timers
+  if (p >= max_processors) return {.now = 0, .next = 0, .ran = 0};  // a spare one has no timers
   worker& w = *this_thread.as_worker;
   w.firing = true;
   const timer_check c = engine_->check_timers(p, 0, p == holder.id);
@@ -331,14 +301,14 @@ unsigned live_scheduler::firing_room() noexcept {
 }
 
 bool live_scheduler::anything_queued() const noexcept {
-  bool any = global_size_.load(std::memory_order_relaxed) != 0;
-  for_each_processor([&](const processor& p) { any = any || !p.queue.empty(); });
+  bool any = !global_.empty();
+  all_.for_each([&](const processor& p) { any = any || !p.queue.empty(); });
   return any;
 }
 
 live_scheduler::first_timer live_scheduler::time_sleep_until() const noexcept {
   first_timer first{.when = 0, .of = 0};
-  const unsigned n = slots();
+  const unsigned n = all_.made();
   for (unsigned i = 0; i < n; ++i) {
     const std::int64_t when = engine_->next_when(i);
     if (when != 0 && (first.when == 0 || when < first.when)) first = {.when = when, .of = i};

@@ -23,16 +23,16 @@ constinit std::atomic<std::uint32_t> forks{0};
 scheduler* current_scheduler() noexcept { return this_thread.current; }
 job* current_job() noexcept { return this_thread.running; }
 
-// A coroutine can go on, on another worker, as soon as it is registered with what it waits for; the
-// worker that it suspends on still has to return from its code then. Usually that is long over when
-// the other one begins; if not, the end of the job has to wait for it (spawned_base::complete).
+// A coroutine can continue, on another worker, as soon as it is registered with what it waits for;
+// the worker that it suspends on still has to return from its code then. Usually it has when the
+// other one begins; if not, the end of the job has to wait for it (spawned_base::complete).
 void set_current_job(job* j) noexcept {
   this_thread.running = j;
   worker* const here = this_thread.as_worker;
   if (j == nullptr) return;
   j->budget.store(operations_per_turn, std::memory_order_relaxed);
   if (here == nullptr) return;
-  here->inside.store(j, std::memory_order_relaxed);  // published by whatever makes the job go on
+  here->inside.store(j, std::memory_order_relaxed);  // published by what makes the job ready
   const worker* const last = j->runner.load(std::memory_order_relaxed);
   if (last == here) return;
   if (last != nullptr && last->inside.load(std::memory_order_acquire) == j) {
@@ -83,9 +83,9 @@ void thread_waiter::wake_thread(waiter& w) noexcept {
   }
 }
 
-/// Three values: 0 nobody waits yet, 1 woken, 2 the thread sleeps. The waker's exchange is its last
-/// touch of the word; a wake of an address that is in use no more disturbs nobody, as everybody who
-/// sleeps in the kernel looks at his word again.
+/// Three values: 0 not waiting yet, 1 woken, 2 the thread sleeps. The waker's exchange is its last
+/// touch of the word; a wake-up at an address that is not in use any more is harmless, because
+/// every thread that sleeps in the kernel checks its word again.
 void thread_waiter::wait_in_kernel() noexcept {
   std::uint32_t seen = 0;
   if (!word_.compare_exchange_strong(seen, 2, std::memory_order_acquire)) return;

@@ -32,7 +32,7 @@ simulated_scheduler::simulated_scheduler(std::uint64_t seed, std::int64_t start,
                                          std::function<void(std::exception_ptr)> handler)
     : seed_(seed),
       // Seeds that differ in a bit should give runs that differ in all.
-      random_state_((seed + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 | 1),
+      random_((seed + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9),
       handler_(std::move(handler)),
       now_(start) {}
 
@@ -97,7 +97,7 @@ void simulated_scheduler::drop_out() noexcept {
   give_baton_to_turner_locked();
 }
 
-/// With the baton, which the caller gives up.
+/// Called with the baton, which the caller gives away.
 void simulated_scheduler::give_baton_to_turner_locked() {
   if (!idle_turners_.empty()) {
     turner* t = idle_turners_.back();
@@ -158,8 +158,8 @@ simulated_scheduler::blocked_thread* simulated_scheduler::take_finished_run_lock
 }
 
 /// Everything is blocked: moves time to the next timer and fires what is due then, or to the end of
-/// a run_for() if that comes first. Gives the thread that is to go on, if it is none of those that
-/// timers wake.
+/// a run_for() if that comes first. Returns the thread that is to continue, unless a timer wakes
+/// it.
 simulated_scheduler::blocked_thread* simulated_scheduler::move_time(
     std::unique_lock<std::mutex>& held) noexcept {
   held.unlock();
@@ -167,7 +167,7 @@ simulated_scheduler::blocked_thread* simulated_scheduler::move_time(
   held.lock();
   only_never_ = next == never;
   if (next == 0) next = never;
-  // By a thread that takes no part, or comes in.
+  // Made ready by a thread that takes no part, or by one that joins.
   if (!ready_tasks_.empty() || !ready_threads_.empty()) return nullptr;
   const auto first = std::min_element(
       blocked_.begin(), blocked_.end(),
@@ -176,7 +176,7 @@ simulated_scheduler::blocked_thread* simulated_scheduler::move_time(
     jump_to((*first)->end);
     return take_blocked_locked(first);
   }
-  if (next == never) return check_dead_locked();  // what is due never is no way on
+  if (next == never) return check_dead_locked();  // timers that are never due do not count
   held.unlock();
   jump_to(next);
   engine_->check_timers(0, now(), true);
@@ -202,7 +202,7 @@ simulated_scheduler::hears simulated_scheduler::of_deadlock() noexcept {
   return this_thread.running != nullptr ? hears::second : hears::last;
 }
 
-/// Nothing can ever go on. Gives the thread that is to hear of it; if there is none that could, the
+/// Nothing can ever continue. Returns the thread that is told; if there is none that could be, the
 /// program stops.
 simulated_scheduler::blocked_thread* simulated_scheduler::check_dead_locked() noexcept {
   const auto run = std::find_if(blocked_.begin(), blocked_.end(), waits_in_run);
@@ -216,7 +216,7 @@ simulated_scheduler::blocked_thread* simulated_scheduler::check_dead_locked() no
     if (told == blocked_.end() || (*it)->rank < (*told)->rank) told = it;
   }
   if (told == blocked_.end()) stop_program(deadlock_locked());
-  // If not, a thread that takes no part is about to wake it.
+  // If that fails, a thread that takes no part is about to wake it.
   if (!(*told)->waiter->claim(waiter::by_deadlock)) return nullptr;
   deadlock_found_ = "verge: " + deadlock_locked();
   return take_blocked_locked(told);
@@ -253,12 +253,11 @@ std::string simulated_scheduler::state_of_timers_locked() const {
 /// A line for each task and thread, with what it waits for.
 std::string simulated_scheduler::waiting_locked() const {
   std::string text;
-  std::lock_guard held(jobs_lock_);
-  for (const job* j = first_job_; j != nullptr; j = j->next_live) {
-    const char* what = j->waiting_for.load(std::memory_order_relaxed);
-    text += "\n  task " + std::to_string(j->number) + " waits for ";
+  jobs_.for_each([&](const job& j) {
+    const char* what = j.waiting_for.load(std::memory_order_relaxed);
+    text += "\n  task " + std::to_string(j.number) + " waits for ";
     text += what == nullptr ? "its turn" : what;
-  }
+  });
   for (const blocked_thread* b : blocked_) {
     if (waits_in_run(b)) continue;
     text += "\n  a thread waits for ";
@@ -294,17 +293,14 @@ bool simulated_scheduler::give_baton_away(blocked_thread& me) {
 }
 
 void simulated_scheduler::ready(runnable& r) noexcept {
-  if (lost()) return;  // no thread will run it, and the lock may be held for ever
+  if (lost()) return;  // no thread will run it, and the lock may be held forever
   std::lock_guard held(lock_);
-  if (stopping_) return;  // r may be gone
+  if (stopping_) return;  // r may have been destroyed
   ready_tasks_.push_back(&r);
 }
 
 std::uint64_t simulated_scheduler::random() noexcept {
-  random_state_ ^= random_state_ << 13;
-  random_state_ ^= random_state_ >> 7;
-  random_state_ ^= random_state_ << 17;
-  return random_state_ * 0x2545f4914f6cdd1d >> 16;
+  return random_.next() * 0x2545f4914f6cdd1d >> 16;
 }
 
 void simulated_scheduler::block(thread_waiter& w, const char* waiting_for) noexcept {
@@ -320,7 +316,7 @@ void simulated_scheduler::block(thread_waiter& w, const char* waiting_for) noexc
 
 void simulated_scheduler::unblock(thread_waiter& w) noexcept {
   std::lock_guard held(lock_);
-  w.wake_in_kernel();  // nobody sleeps there: this marks it woken
+  w.wake_in_kernel();  // no thread sleeps there: this marks it woken
   const auto it = std::find_if(blocked_.begin(), blocked_.end(),
                                [&](const blocked_thread* b) { return b->waiter == &w; });
   if (it == blocked_.end()) return;  // woken before it blocks
@@ -330,30 +326,14 @@ void simulated_scheduler::unblock(thread_waiter& w) noexcept {
 
 void simulated_scheduler::job_started(job& j) {
   refuse_if_lost();
-  std::lock_guard held(jobs_lock_);
-  j.number = ++jobs_begun_;
-  j.prev_live = last_job_;
-  j.next_live = nullptr;
-  (last_job_ == nullptr ? first_job_ : last_job_->next_live) = &j;
-  last_job_ = &j;
+  jobs_.add(j);
 }
 
-void simulated_scheduler::job_ended(job& j) noexcept {
-  std::lock_guard held(jobs_lock_);
-  (j.prev_live == nullptr ? first_job_ : j.prev_live->next_live) = j.next_live;
-  (j.next_live == nullptr ? last_job_ : j.next_live->prev_live) = j.prev_live;
-}
+void simulated_scheduler::job_ended(job& j) noexcept { jobs_.remove(j); }
 
 void simulated_scheduler::abandon_jobs() noexcept {
-  for (;;) {
-    job* j = nullptr;
-    {
-      std::lock_guard held(jobs_lock_);
-      j = first_job_;
-    }
-    if (j == nullptr) return wait_for_visitors();
-    j->abandon(*j);
-  }
+  jobs_.abandon_all();
+  wait_for_visitors();
 }
 
 runnable* simulated_scheduler::take_leftover() noexcept {

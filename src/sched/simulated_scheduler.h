@@ -11,24 +11,26 @@
 #include <vector>
 
 #include <base/futex.h>
+#include <base/xorshift.h>
 #include <engine/engine.h>
+#include <sched/job_list.h>
 #include <verge/detail/scheduling.h>
 
 /// The scheduler in simulated time: one thing runs at a time, and time moves when nothing can.
 ///
-/// There is one baton. Who has it runs; all others wait for it. It is held by a thread that takes
-/// part, while that runs the code under test, or by a *turner*: a thread of the scheduler's own
-/// that takes turns, picking one of the ready things at random and running it if it is a task, or
-/// handing the baton on if it is a thread. When nothing is ready the turner moves time to the next
-/// timer.
+/// There is one baton. The thread that holds it runs; all others wait for it. It is held by a
+/// thread that takes part, while that runs the code under test, or by a *turner*: a thread of the
+/// scheduler's own that takes turns, picking one of the ready things at random and running it if it
+/// is a task, or handing the baton on if it is a thread. When nothing is ready the turner moves
+/// time to the next timer.
 ///
 /// Ground rules
 ///  - Everything below `lock_` is guarded by it. The lock is not held while anything runs.
 ///  - Only the holder of the baton runs tasks, fires timers or moves time. `now_` is written by it
-///    alone and read by anybody.
+///    alone and read by any thread.
 ///  - A thread that blocks hands the baton to a turner and sleeps until a turner gives it back:
-///    when what it waits for has come, and its turn.
-///  - The order of everything depends only on the seed and on what the holder did: whatever becomes
+///    when its wait has ended and it is its turn.
+///  - The order of everything depends only on the seed and on what the holder did: what becomes
 ///    ready is appended by the holder. (Threads that take no part may make things ready too; a run
 ///    with such threads is not repeatable.)
 namespace verge::detail {
@@ -41,13 +43,13 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   ~simulated_scheduler();
 
   void start(clockwork & timers);
-  /// Ends the turners. With the baton.
+  /// Ends the turners. Called with the baton.
   void stop() noexcept;
   runnable* take_leftover() noexcept;
   void abandon_jobs() noexcept;
 
-  /// The calling thread takes part from now on, or no longer. It gets the baton at once, for nobody
-  /// else has it yet.
+  /// The calling thread takes part from now on, or no longer. It gets the baton at once, because no
+  /// other thread has it yet.
   void enter() noexcept;
   void leave() noexcept;
   /// The same for a further thread, which waits for its turn.
@@ -92,8 +94,8 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   void timer_fired(std::int64_t, std::int64_t) noexcept override {}
 
  private:
-  /// Who hears of a deadlock first: a thread of the program, which can handle it; then a plain
-  /// function, whose handle gets the exception; then a callback.
+  /// Which waits are told of a deadlock first: that of a thread of the program, which can handle
+  /// it; then that of a plain function, whose handle gets the exception; then that of a callback.
   enum class hears : std::uint8_t { first, second, last };
   static hears of_deadlock() noexcept;
 
@@ -112,7 +114,7 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
     std::thread thread;
   };
 
-  /// This thread is the simulation's from now on, and goes by its time, or is no longer.
+  /// This thread is the simulation's from now on, and uses its time, or is no longer.
   void adopt_this_thread() noexcept;
   static void release_this_thread() noexcept;
 
@@ -133,10 +135,10 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
 
   const process_mark made_in_;
   const std::uint64_t seed_;
-  std::uint64_t random_state_;
+  xorshift random_;
   std::function<void(std::exception_ptr)> handler_;
   clockwork* timers_{nullptr};
-  engine* engine_{nullptr};
+  timer_engine* engine_{nullptr};
   std::atomic<std::int64_t> now_;
   std::atomic<std::uint64_t> jumps_{0};
 
@@ -148,13 +150,10 @@ class [[gnu::visibility("hidden")]] simulated_scheduler final : public scheduler
   std::vector<turner*> idle_turners_;
   std::string deadlock_found_;
   bool stopping_{false};
-  /// When time was last to be moved: there were timers, and none that is ever due.
+  /// When time was last to be moved there were timers, but none that is ever due.
   bool only_never_{false};
 
-  mutable std::mutex jobs_lock_;
-  job* first_job_{nullptr};
-  job* last_job_{nullptr};
-  std::uint64_t jobs_begun_{0};
+  job_list jobs_;
 };
 
 /// A time, rounded down, for reports.

@@ -38,7 +38,7 @@ class simulation::implementation {
     if (std::this_thread::get_id() != maker) {
       std::fprintf(stderr,
                    "verge: a simulation is ended on another thread than the one that made it, "
-                   "which would take part in it for ever; end it there\n");
+                   "which would take part in it forever; end it there\n");
       std::abort();
     }
     scheduler.leave();
@@ -72,7 +72,7 @@ simulation::simulation(simulation_options options) {
 }
 
 simulation::~simulation() {
-  // In the child of a fork there are no threads to wait for, and locks may be held for ever.
+  // In the child of a fork there are no threads to wait for, and locks may be held forever.
   if (it_->scheduler.lost()) static_cast<void>(it_.release());
 }
 

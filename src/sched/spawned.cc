@@ -14,8 +14,7 @@ namespace verge::detail {
 
 namespace {
 
-/// The schedulers there are, linked through themselves: to enter one or take it off needs no
-/// memory.
+/// All schedulers, linked through themselves: to add one or to remove it needs no memory.
 class living_schedulers {
  public:
   void add(scheduler& s) noexcept {
@@ -54,13 +53,13 @@ bool is_cancellation(const std::exception_ptr& e) noexcept {
   }
 }
 
-// Gives an exception, if there is one, to the handler of a runtime. That a task was cancelled is
-// what somebody wanted, and nothing to handle.
+// Passes an exception, if there is one, to the handler of a runtime. That a task was cancelled is
+// intended, and not passed.
 void hand_over(std::exception_ptr e, scheduler& s) noexcept {
   if (e && !is_cancellation(e)) s.unhandled(std::move(e));
 }
 
-/// A task's home, or if that has ended, wherever the caller is at home.
+/// A task's home, or if that has ended, the scheduler of the caller.
 scheduler& home_or_default(scheduler& home) {
   if (schedulers.contains(home)) return home;
   return scheduler_or_default();
@@ -93,7 +92,7 @@ void spawned_base::abandon_spawned(job& j) noexcept {
   // Not set_current_job(): the worker that ran it last may not exist any more.
   job* const before = std::exchange(this_thread.running, &j);
   // A destructor that would wait for something finds that it must not; and the wait that is being
-  // given up is not to be woken.
+  // abandoned must not be woken.
   j.cancellation.fire_in_silence();
   j.spread.store(false, std::memory_order_relaxed);  // no worker runs any more
   self.finish_cancelled();
@@ -107,9 +106,9 @@ void spawned_base::finish_cancelled() noexcept {
 }
 
 void spawned_base::finish() noexcept {
-  // The caller is the task's own code, and so may be all that called it, down to run_ready(). Not
-  // so if a coroutine is resumed by other means than its scheduler: then this thread runs another
-  // job, or none.
+  // The caller is the task's own code, and so may be all that called it, down to run_ready().
+  // Unless the coroutine was resumed by other means than its scheduler: then this thread runs
+  // another job, or none.
   if (this_thread.running == this) {
     this_thread.ended = this;
   } else {
@@ -119,7 +118,7 @@ void spawned_base::finish() noexcept {
 
 void run_ready(runnable& r) noexcept {
   r.run(r);
-  // Release: all that this thread did in the code of a job comes before the job's end.
+  // Release: all that this thread did in the code of a job happens before the job's end.
   if (worker* const w = this_thread.as_worker) w->inside.store(nullptr, std::memory_order_release);
   if (spawned_base* const t = std::exchange(this_thread.ended, nullptr)) t->complete();
 }
@@ -127,15 +126,15 @@ void run_ready(runnable& r) noexcept {
 void spawned_base::complete() noexcept {
   if (spread.load(std::memory_order_relaxed)) [[unlikely]]
     runner.load(std::memory_order_relaxed)->home.wait_until_left(*this);
-  // The bits are only ever set, so if the handle has let go then nothing else will take the
-  // exception, and the runtime hears of it before it hears that the job has ended.
+  // The bits are only ever set, so if the handle is destroyed then nothing else takes the
+  // exception, and the runtime gets it before it is told that the job has ended.
   scheduler& s = *home;
   if ((let_go_.load(std::memory_order_acquire) & by_handle) != 0) hand_over(take_error(), s);
   s.job_ended(*this);
   // Acquire and release: the side that deletes sees all that the other one did. Before `ended`
   // fires, so that after a join it is the handle that deletes: that runs the task's own code.
   if ((let_go_.fetch_or(by_task, std::memory_order_acq_rel) & by_handle) == 0) {
-    ended.fire(1);
+    ended.fire(waiter::by_event);
     return;
   }
   hand_over(take_error(), s);

@@ -17,16 +17,15 @@ void add(processor_stats& sum, const processor_stats& p) noexcept {
   sum.lateness += p.lateness;
 }
 
-processor_stats as_stats(const detail::live_scheduler::figures& f,
-                         const detail::timer_counts& timers) noexcept {
+processor_stats as_stats(const detail::processor& p, const detail::timer_counts& timers) noexcept {
   return {.timers_live = timers.live,
           .timers_deleted = timers.deleted,
-          .timers_fired = f.timers_fired,
-          .timers_stolen = f.timers_stolen,
-          .tasks_run = f.tasks_run,
-          .tasks_queued = f.queued,
-          .wakeups = f.wakeups,
-          .lateness = f.lateness};
+          .timers_fired = p.timers_fired.read(),
+          .timers_stolen = p.timers_stolen.read(),
+          .tasks_run = p.tasks_run.read(),
+          .tasks_queued = p.queue.size(),
+          .wakeups = p.wakeups.read(),
+          .lateness = p.lateness.read()};
 }
 
 }  // namespace
@@ -34,20 +33,22 @@ processor_stats as_stats(const detail::live_scheduler::figures& f,
 runtime_stats runtime::stats() const {
   detail::live_scheduler& s = core_->scheduler;
   s.refuse_if_lost();
-  detail::engine& e = core_->timers->its_engine();
+  detail::timer_engine& e = core_->timers->its_engine();
   runtime_stats all;
   all.taken_from = core_->taken_from.load(std::memory_order_relaxed);
   all.limits = core_->limits;
-  const unsigned made = s.processors_made();
+  const detail::processor_set& processors = s.all_processors();
+  const unsigned made = processors.made();
   for (unsigned p = 0; p < made; ++p) {
-    const processor_stats one = as_stats(s.read(p), e.counts(p));
+    const processor_stats one = as_stats(processors[p], e.counts(p));
     add(all.total, one);
-    // A processor that was given up counts in the sum only.
+    // A retired processor counts in the sum only.
     if (p < s.processors()) all.processors.push_back(one);
   }
-  const unsigned spares = s.spares_made();
-  for (unsigned i = 0; i < spares; ++i) add(all.total, as_stats(s.read(made + i), {}));
-  add(all.total, as_stats(s.read_foreign(), {}));
+  const unsigned spares = processors.spares_made();
+  for (unsigned i = 0; i < spares; ++i) add(all.total, as_stats(processors.spare(i), {}));
+  all.total.timers_fired += s.foreign().timers_fired();
+  all.total.lateness += s.foreign().lateness();
   const auto net = s.net()->statistics();
   all.poll_breaks = net.breaks_written;
   all.polls = net.blocking_polls;

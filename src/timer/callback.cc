@@ -1,4 +1,4 @@
-// Callbacks of timers: from firing to their end, and how a destructor waits for that.
+// Callbacks of timers: from the firing to their end, and how a destructor waits for that.
 //
 // A firing makes the node ready on the runtime's queues: the node itself is the runnable, nothing
 // is allocated. A callback that blocks, or takes long, holds up no other timer; the next call of
@@ -7,8 +7,9 @@
 // Ground rules
 //  - `runs` counts the calls: call_count.h.
 //  - Every firing holds a reference on the node until its call has ended.
-//  - The payload is ended by the handle's destructor, once no call runs and none can begin; or, if
-//    that destructor ran inside the callback, or the handle was detached, by the last reference.
+//  - The payload is destroyed by the handle's destructor, once no call runs and none can begin; or,
+//    if that destructor ran inside the callback, or the handle was detached, with the last
+//    reference.
 
 #include <timer/callback.h>
 
@@ -27,7 +28,7 @@ namespace {
 
 using calls = call_count<std::atomic<std::uint32_t>>;
 
-/// The callbacks that the calling thread is inside of, innermost first.
+/// The callbacks that run on the calling thread, innermost first.
 struct callback_frame {
   const timer_node* node;
   callback_frame* outer;
@@ -41,7 +42,7 @@ bool is_inside(const timer_node& t) noexcept {
 }
 
 /// Threads that wait until a node's callbacks have ended. There is no room for them in the node,
-/// and few nodes are ever waited for.
+/// and threads wait for few nodes.
 struct waiting_thread {
   const timer_node* node;
   thread_waiter waiter;
@@ -57,7 +58,7 @@ waiting_room& room_of(const timer_node& t) noexcept {
   return waiting_rooms[(reinterpret_cast<std::uintptr_t>(&t) >> 6) % waiting_rooms.size()];
 }
 
-void wake_those_who_wait(const timer_node& t) noexcept {
+void wake_waiting(const timer_node& t) noexcept {
   waiting_room& room = room_of(t);
   waiting_thread* woken = nullptr;
   {
@@ -75,14 +76,14 @@ void wake_those_who_wait(const timer_node& t) noexcept {
   }
   while (woken != nullptr) {
     waiting_thread* next = woken->next;
-    if (woken->waiter.claim(1)) woken->waiter.wake();  // gone after this
+    if (woken->waiter.claim(waiter::by_event)) woken->waiter.wake();  // woken is destroyed
     woken = next;
   }
 }
 
 #ifndef NDEBUG
-/// Reports that the end of a handle takes long: it may never come. By a timer of the same runtime,
-/// as some other thread has to notice. Not in simulated time, which that would move.
+/// Reports that the end of a handle takes long: it may never come. It uses a timer of the same
+/// runtime, because another thread has to notice. Not in simulated time, which that would advance.
 class slow_end_report {
  public:
   explicit slow_end_report(const timer_node& t) noexcept {
@@ -124,7 +125,7 @@ void fire_callback(timer_node& t, std::int64_t now) noexcept {
   take_callback(t, now);
 }
 
-/// The firing has a reference before it is counted: from then on it may run, and end.
+/// The firing has a reference before it is counted: after that it may run and end at any time.
 void take_callback(timer_node& t, std::int64_t /*now*/) noexcept {
   switch (calls(t.runs).add()) {
     case calls::added::queue:
@@ -150,9 +151,9 @@ void run_callback(runnable& r) noexcept {
     innermost = frame.outer;
   }
   const auto ended = calls(t.runs).end();
-  if (ended.wake) wake_those_who_wait(t);
+  if (ended.wake) wake_waiting(t);
   if (ended.queue) [[unlikely]] {
-    // Only a callback that ends its own runtime comes here after that: no worker would run it.
+    // A callback has ended its own runtime: no worker would run it.
     if (of.closing()) {
       discard_callback(t);
     } else {
@@ -175,8 +176,7 @@ bool end_callbacks(timer_node& t) noexcept {
     waiting_room& room = room_of(t);
     {
       std::lock_guard held(room.lock);
-      // A call that ends after this sees the flag, and its thread comes to the room once the lock
-      // is free.
+      // A call that ends after this sees the flag, and its thread takes the lock of the room.
       if (!calls(t.runs).ask()) break;
       me.next = room.first;
       room.first = &me;

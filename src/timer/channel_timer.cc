@@ -1,23 +1,22 @@
 // Timers that send to a channel.
 //
-// The channel has room for one time. What must hold is Go 1.23's promise: once stop or reset has
-// returned, nothing from before is received. The engine alone cannot keep it, for a firing that it
-// has begun may send at any later moment. So the channel's lock decides:
+// The channel has room for one time. Go 1.23's promise must hold: once stop or reset has returned,
+// nothing from before is received. The engine alone cannot keep it, because a firing that it has
+// begun may send at any later moment. So the channel's lock decides:
 //
 // Ground rules
 //  - `due` says when the timer, as armed now, is due; 0 if it is not armed. It is guarded by the
 //    channel's lock, and the engine is told of every change under that lock, so the two agree.
-//  - A firing takes the lock and looks: if the timer is not armed, or not due yet at the time at
-//    which the firing was found due, then it belongs to an arming that is no more, and sends
-//    nothing.
-//  - stop and reset, under the lock, throw away what is in the channel. A time that nobody has
-//    received counts as pending.
+//  - A firing takes the lock and looks: if the timer is not armed, or was not due yet when the
+//    firing was found due, then the firing belongs to an earlier arming and sends nothing.
+//  - stop and reset, under the lock, discard what is in the channel. A time that was not received
+//    counts as pending.
 //  - Locks: the channel's before any of the engine's. The engine fires with none held. No payload
-//    ends while a channel is locked, for that is the user's code.
-//  - The channel's hook context is the node, set back under the lock before the node goes.
+//    is destroyed while a channel is locked, because that is user code.
+//  - The channel's hook context is the node; it is cleared under the lock before the node is freed.
 //  - A channel has a reference for its node, one for each receiver, and one for a ticker's handle.
-//    Whoever leaves only the first of them stops the timer, for nobody will receive from it again.
-//    (Not so a one-shot with a handle: that fires once in any case, and is cheaper for it.)
+//    The thread that drops all but the first stops the timer: no receiver can come any more. (Not
+//    so for a one-shot with a handle: that fires once in any case, and is cheaper for it.)
 //  - A channel closes when its timer's runtime ends: with the node, if that is destroyed while the
 //    runtime ends, else by a walk over all nodes after the last timer was taken off its queue.
 
@@ -29,9 +28,9 @@
 #include <optional>
 #include <utility>
 
-#include <clock/arithmetic.h>
 #include <engine/clockwork.h>
 #include <timer/callback.h>
+#include <timer/owed_ticks.h>
 #include <verge/detail/timer_functions.h>
 
 namespace verge::detail {
@@ -47,13 +46,11 @@ struct channel_payload {
 };
 static_assert(fits_in_node<channel_payload>);
 
-/// A ticker's: its payload is a pointer to it, for the period takes the rest of the node.
+/// Of a ticker, whose payload is a pointer to it: the period takes the rest of the node.
 struct ticker_state : channel_payload {
-  std::int64_t period{0};
-  std::int64_t next_tick{0};  ///< burst: the time of the next tick to be sent
-  std::uint64_t owed{0};      ///< burst: ticks that are due and have not been sent
-  bool in_channel{false};     ///< delay: a tick waits to be taken; the timer is not armed meanwhile
-  bool kept{false};           ///< delay: it refers to itself
+  owed_ticks owed;         ///< burst; and the period of a delayed one
+  bool in_channel{false};  ///< delay: a tick waits to be taken; the timer is not armed meanwhile
+  bool kept{false};        ///< delay: it has a reference to itself
 };
 static_assert(fits_in_node<ticker_state*, periodic_payload_bytes>);
 
@@ -70,7 +67,8 @@ const channel_payload& payload(const timer_node& t) noexcept {
 
 bool stop_channel(timer_node& t) noexcept;
 bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period);
-/// The handle goes, and the timer with it; or lets it go on, for as long as somebody can receive.
+/// The handle is destroyed, and stops the timer; or detached: it runs on for as long as there are
+/// receivers.
 void end_channel(timer_node& t) noexcept;
 void detach_channel(timer_node& t) noexcept;
 
@@ -79,7 +77,7 @@ ticker_state* counting_ticker(const timer_node& t) noexcept;
 
 time_point as_time_point(std::int64_t t) noexcept { return time_point(clock::duration(t)); }
 
-/// The channel's lock, and whoever is to be woken when it is let go.
+/// The channel's lock, and the waiter to wake when it is unlocked.
 class locked_channel {
  public:
   explicit locked_channel(timer_node& t) noexcept : channel_(*payload(t).channel) {
@@ -92,15 +90,15 @@ class locked_channel {
   locked_channel(const locked_channel&) = delete;
   locked_channel& operator=(const locked_channel&) = delete;
 
-  /// Sends t if there is room or somebody waits. The one to be woken is woken at the end.
+  /// Sends t if there is room or a receiver waits. The receiver is woken after the unlock.
   bool send(std::int64_t t) noexcept {
     time_point value = as_time_point(t);
     const chan_step sent = channel_.try_send_locked(value);
     if (sent.to_wake != nullptr) to_wake_ = sent.to_wake;
     return sent.what == chan_step::done;
   }
-  /// Whether somebody waits for a time, so that send() hands it over.
-  bool somebody_waits() const noexcept { return to_wake_ != nullptr; }
+  /// Whether a receiver waited, so that send() has handed the time over.
+  bool receiver_waited() const noexcept { return to_wake_ != nullptr; }
   bool drain() noexcept { return channel_.drain_locked(); }
 
  private:
@@ -126,12 +124,11 @@ void fire_skip(timer_node& t, std::int64_t now) noexcept {
   if (still_meant(payload(t), now)) held.send(now);
 }
 
-/// Sends the next tick that is owed, if any. True if somebody took it at once.
+/// Sends the next tick that is owed, if any. True if a waiting receiver took it.
 bool send_owed(ticker_state& s, locked_channel& held) noexcept {
-  if (s.owed == 0 || !held.send(s.next_tick)) return false;
-  --s.owed;
-  s.next_tick = saturating_add(s.next_tick, s.period);
-  return held.somebody_waits();
+  if (!s.owed.any() || !held.send(s.owed.next())) return false;
+  s.owed.deliver_one();
+  return held.receiver_waited();
 }
 
 void fire_burst(timer_node& t, std::int64_t now) noexcept {
@@ -141,12 +138,10 @@ void fire_burst(timer_node& t, std::int64_t now) noexcept {
     channel_payload& p = payload(t);
     if (!still_meant(p, now)) return;
     ticker_state& s = ticker_of(t);
-    const std::int64_t first_new =
-        saturating_add(s.next_tick, static_cast<std::int64_t>(s.owed) * s.period);
-    if (now >= first_new) s.owed += static_cast<std::uint64_t>((now - first_new) / s.period) + 1;
+    s.owed.add_all_until(now);
     more = send_owed(s, held);
   }
-  // Several may wait for a tick, and are woken one by one.
+  // Several receivers may wait, and are woken one by one.
   while (more) {
     locked_channel held(t);
     more = payload(t).due != 0 && send_owed(ticker_of(t), held);
@@ -159,28 +154,29 @@ void arm_delayed(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   p.due = 0;
   if (of.ended()) return;
-  p.due = of.deadline(ticker_of(t).period);
+  p.due = of.deadline(ticker_of(t).owed.period());
   try {
-    of.reset_alone(t, p.due, 0);
+    // By a firing, or by a receiver that has the lock.
+    of.reset_alone(t, p.due, 0, clear_up_later());
   } catch (...) {
     p.due = 0;
-    // No memory for the queue: the ticker stands still. A handler is the user's code, and is told
-    // by a task, where there is no lock.
+    // No memory for the queue: the ticker stands still. The exception handler is user code, so a
+    // task tells it, where there is no lock.
     if (!of.closing()) fire_callback(t, 0);
   }
 }
 
-/// What that task does.
+/// That task.
 void stands_still(timer_node& /*t*/) { throw std::bad_alloc(); }
 
-/// While a tick waits to be taken no queue knows the timer; if it has no handle either, this is
-/// what keeps it for those who can receive. With the lock held.
+/// While a tick waits to be taken no queue has a reference on the timer. If there is no handle
+/// either, this reference keeps it for the receivers. With the lock held.
 void keep_without_queue(timer_node& t) noexcept {
   if (!std::exchange(ticker_of(t).kept, true)) t.refs.fetch_add(1, std::memory_order_relaxed);
 }
-/// The caller has a reference, or a queue; if the latter has dropped it meanwhile, as the runtime
-/// ends, all stays as it is: a node cannot be freed with the lock held. It is the last thing that
-/// is done to a node.
+/// The caller has a reference, or a queue has. If the queue has dropped it meanwhile, because the
+/// runtime ends, the reference stays: a node must not be freed with the lock held. The caller must
+/// not touch the node afterwards.
 void keep_no_longer(timer_node& t) noexcept {
   ticker_state& s = ticker_of(t);
   if (!s.kept) return;
@@ -201,7 +197,7 @@ void fire_delay(timer_node& t, std::int64_t now) noexcept {
   if (!still_meant(p, now)) return;
   p.due = 0;
   held.send(now);
-  if (held.somebody_waits()) {
+  if (held.receiver_waited()) {
     arm_delayed(t);
   } else {
     ticker_of(t).in_channel = true;
@@ -209,7 +205,7 @@ void fire_delay(timer_node& t, std::int64_t now) noexcept {
   }
 }
 
-/// A tick was taken: a burst goes on, a delayed ticker starts over.
+/// A tick was taken: a burst continues, a delayed ticker is armed again.
 void tick_taken(void* context) noexcept {
   timer_node& t = *static_cast<timer_node*>(context);
   channel_payload& p = payload(t);
@@ -218,15 +214,13 @@ void tick_taken(void* context) noexcept {
   if (ticker->in_channel) {
     ticker->in_channel = false;
     arm_delayed(t);
-    // If it could not be armed this may be all that keeps it: it stays until who could receive has
-    // gone.
+    // If it could not be armed, this may be the only reference: it stays until the last receiver is
+    // destroyed.
     if (p.due != 0) keep_no_longer(t);
-  } else if (p.due != 0 && ticker->owed > 0) {
-    // The place in the ring that was just made free; nobody waits while values are there.
-    time_point value = as_time_point(ticker->next_tick);
-    if (p.channel->try_send_locked(value).what != chan_step::done) return;
-    --ticker->owed;
-    ticker->next_tick = saturating_add(ticker->next_tick, ticker->period);
+  } else if (p.due != 0 && ticker->owed.any()) {
+    // Into the place that was just made free. No receiver waits while values are there.
+    time_point value = as_time_point(ticker->owed.next());
+    if (p.channel->try_send_locked(value).what == chan_step::done) ticker->owed.deliver_one();
   }
 }
 
@@ -238,7 +232,7 @@ bool try_share(timer_node& t) noexcept {
   return refs != 0;
 }
 
-/// The last receiver goes, and there is no handle, or that goes.
+/// The last receiver is destroyed and there is no handle, or the other way round.
 void channel_unused(chan_base& c) noexcept {
   timer_node* t = nullptr;
   c.lock();
@@ -249,10 +243,7 @@ void channel_unused(chan_base& c) noexcept {
   c.unlock();
   if (t == nullptr) return;
   clockwork& of = clockwork::of(*t);
-  if (!of.forked()) {
-    stop_channel(*t);
-    of.clear_up();
-  }
+  if (!of.forked()) stop_channel(*t);
   of.release(*t);
 }
 
@@ -278,19 +269,16 @@ ticker_state* counting_ticker(const timer_node& t) noexcept {
   return is(t, channel_kind::burst) || is(t, channel_kind::delay) ? &ticker_of(t) : nullptr;
 }
 
-/// What the engine is told: it repeats by itself, except for a ticker that waits for its ticks to
-/// be taken.
+/// The period that the engine is given: none for a ticker that waits for its ticks to be taken.
 std::int64_t engine_period(const timer_node& t, std::int64_t period) noexcept {
   return is(t, channel_kind::delay) ? 0 : period;
 }
 
-/// With the lock held, or before the timer is known to anybody.
+/// With the lock held, or before the timer is known to another thread.
 void arm(timer_node& t, std::int64_t when, std::int64_t period) noexcept {
   payload(t).due = when;
   if (ticker_state* s = counting_ticker(t)) {
-    s->period = period;
-    s->next_tick = when;
-    s->owed = 0;
+    s->owed.start(when, period);
     s->in_channel = false;
     keep_no_longer(t);
   }
@@ -361,15 +349,16 @@ void start_channel(timer_node& t, std::int64_t when, std::int64_t period) {
 namespace {
 
 bool stop_channel(timer_node& t) noexcept {
+  const clear_up_after unlocked;
   locked_channel held(t);
   clockwork& of = clockwork::of(t);
-  // What its runtime has left behind will not fire, stopped or not.
+  // A timer whose runtime has ended does not fire, stopped or not.
   const bool armed = std::exchange(payload(t).due, 0) != 0 && !of.ended();
-  of.stop(t);
+  of.stop(t, unlocked);
   bool in_channel = held.drain();
   ticker_state* const counting = counting_ticker(t);
   if (counting != nullptr) {
-    counting->owed = 0;
+    counting->owed.forget();
     in_channel = std::exchange(counting->in_channel, false);
     keep_no_longer(t);
   }
@@ -380,7 +369,6 @@ bool stop_channel(timer_node& t) noexcept {
 void end_channel(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   stop_channel(t);
-  of.clear_up();
   if (is_ticker(t)) static_cast<void>(payload(t).channel->drop_reference());  // the node has one
   of.release(t);
 }
@@ -388,21 +376,20 @@ void end_channel(timer_node& t) noexcept {
 void detach_channel(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   if (of.closing()) {
-    // It may have been started again while the runtime ended: nobody else would take it off.
-    {
-      const locked_channel held(t);
-      of.stop(t);
-    }
-    of.clear_up();
+    // It may have been started again while the runtime ended: nothing else takes it off its queue.
+    const clear_up_after unlocked;
+    const locked_channel held(t);
+    of.stop(t, unlocked);
   }
   if (is_ticker(t)) tick_state::drop(payload(t).channel);
   of.release(t);
 }
 
 bool reset_channel(timer_node& t, std::int64_t when, std::int64_t period) {
+  const clear_up_after unlocked;
   locked_channel held(t);
   // The engine first: if it has no room, all stays as it was. The lock keeps all others out.
-  clockwork::of(t).reset_alone(t, when, engine_period(t, period));
+  clockwork::of(t).reset_alone(t, when, engine_period(t, period), unlocked);
   bool pending = payload(t).due != 0;
   const bool drained = held.drain();
   if (const ticker_state* s = counting_ticker(t)) {

@@ -2,20 +2,20 @@
 //
 // A tick owes a call. The calls themselves are those of any callback (timer/callback.cc), one after
 // the other; what is kept here is how many are owed, by the policy for missed ticks, and whether a
-// firing is still meant.
+// firing is out of date.
 //
 // Ground rules
 //  - `due` says when the ticker, as armed now, is due; 0 if it is not armed. The engine is told of
 //    every change under the record's lock, so the two agree. A firing that was found due before
 //    that time belongs to an earlier arming, and owes nothing.
 //  - A call is requested when `owed` leaves zero, and by each call that leaves some owed. The call
-//    takes its tick under the lock; if none is owed, as the ticker was stopped meanwhile, it is not
-//    made. So no call begins after stop or reset for a tick from before.
+//    takes its tick under the lock; if none is owed, because the ticker was stopped meanwhile, it
+//    is not made. So no call begins after stop or reset for a tick from before.
 //  - Locks: the record's before any of the engine's. The engine fires with none held. No payload is
-//    destroyed while a record is locked, for that is the user's code.
-//  - The handle's destructor destroys the function. The record lives as long as the node, for a
-//    firing that began before may look at it. All that is read of a node afterwards is the
-//    library's own: the code and the constants of the function may have been unloaded.
+//    destroyed while a record is locked, because that is user code.
+//  - The handle's destructor destroys the function. The record lives as long as the node, because a
+//    firing that began before may read it. Nothing of the function is read afterwards: its code and
+//    its constants may have been unloaded.
 //  - With the policy `delay` the engine's timer is a one-shot, armed again when a tick is taken.
 
 #include <memory>
@@ -23,9 +23,9 @@
 #include <new>
 #include <utility>
 
-#include <clock/arithmetic.h>
 #include <engine/clockwork.h>
 #include <timer/callback.h>
+#include <timer/owed_ticks.h>
 #include <verge/detail/lock.h>
 #include <verge/detail/timer_functions.h>
 #include <verge/time.h>
@@ -35,14 +35,12 @@ namespace verge::detail {
 namespace {
 
 /// What a ticker keeps beside its function. Its node's payload is a pointer to it. Guarded by the
-/// lock, but for the function: that is the calls', and when there are none the handle's.
+/// lock, except the function: that belongs to the calls, and when there are none to the handle.
 struct function_ticker {
   short_lock lock;
   const std::uint8_t policy;  ///< missed_ticks
   std::int64_t due{0};        ///< when the ticker, as armed now, is due; 0 if it is not armed
-  std::int64_t period{0};
-  std::int64_t next_tick{0};  ///< burst: the time of the next tick to be taken
-  std::uint64_t owed{0};      ///< ticks that are due and whose call has not begun
+  owed_ticks owed;
   ticking_function function;
 
   function_ticker(std::uint8_t p, const ticking_function& f) noexcept : policy(p), function(f) {}
@@ -56,27 +54,25 @@ bool is(const function_ticker& r, missed_ticks policy) noexcept {
   return r.policy == static_cast<std::uint8_t>(policy);
 }
 
-/// What the engine is told: it repeats by itself, except for a ticker that waits for its ticks to
-/// be taken.
+/// The period that the engine is given: none for a ticker that waits for its ticks to be taken.
 std::int64_t engine_period(const function_ticker& r, std::int64_t period) noexcept {
   return is(r, missed_ticks::delay) ? 0 : period;
 }
 
 /// With the lock held, or before the ticker is known to another thread.
 void arm(function_ticker& r, std::int64_t when, std::int64_t period) noexcept {
-  r.due = r.next_tick = when;
-  r.period = period;
-  r.owed = 0;
+  r.due = when;
+  r.owed.start(when, period);
 }
 
 /// With the lock held: one tick is taken, so the next comes a period from now. False if there is no
 /// memory for it.
-bool arm_delayed(timer_node& t, function_ticker& r) noexcept {
+bool arm_delayed(timer_node& t, function_ticker& r, const clear_up_after& unlocked) noexcept {
   clockwork& of = clockwork::of(t);
   if (of.ended()) return true;
-  r.due = of.deadline(r.period);
+  r.due = of.deadline(r.owed.period());
   try {
-    of.reset_alone(t, r.due, 0);
+    of.reset_alone(t, r.due, 0, unlocked);
   } catch (...) {
     r.due = 0;
     return of.closing();
@@ -84,24 +80,31 @@ bool arm_delayed(timer_node& t, function_ticker& r) noexcept {
   return true;
 }
 
+/// With the lock held. A ticker that delays is not armed while a tick waits to be taken.
+bool is_ticking(const function_ticker& r) noexcept {
+  return r.due != 0 || (is(r, missed_ticks::delay) && r.owed.any());
+}
+
 bool stop(timer_node& t) noexcept {
   function_ticker& r = record_of(t);
   clockwork& of = clockwork::of(t);
+  const clear_up_after unlocked;
   const std::lock_guard held(r.lock);
-  // What its runtime has left behind does not fire, stopped or not.
-  const bool ticks = (r.due != 0 || (is(r, missed_ticks::delay) && r.owed != 0)) && !of.ended();
+  // A ticker whose runtime has ended does not fire, stopped or not.
+  const bool ticks = is_ticking(r) && !of.ended();
   r.due = 0;
-  r.owed = 0;
-  of.stop(t);
+  r.owed.forget();
+  of.stop(t, unlocked);
   return ticks;
 }
 
 bool reset(timer_node& t, std::int64_t when, std::int64_t period) {
   function_ticker& r = record_of(t);
+  const clear_up_after unlocked;
   const std::lock_guard held(r.lock);
   // The engine first: if it has no room, all stays as it was. The lock keeps all others out.
-  clockwork::of(t).reset_alone(t, when, engine_period(r, period));
-  const bool ticked = r.due != 0 || (is(r, missed_ticks::delay) && r.owed != 0);
+  clockwork::of(t).reset_alone(t, when, engine_period(r, period), unlocked);
+  const bool ticked = is_ticking(r);
   arm(r, when, period);
   return ticked;
 }
@@ -114,7 +117,6 @@ void end(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   function_ticker& r = record_of(t);
   stop(t);
-  of.clear_up();
   if (end_callbacks(t)) destroy_function(r);
   of.release(t);
 }
@@ -124,16 +126,14 @@ void fire(timer_node& t, std::int64_t now) noexcept {
   {
     const std::lock_guard held(r.lock);
     if (r.due == 0 || now < r.due) return;
-    const bool none_owed = r.owed == 0;
+    const bool requested = r.owed.any();
     if (is(r, missed_ticks::burst)) {
-      const std::int64_t first_new =
-          saturating_add(r.next_tick, static_cast<std::int64_t>(r.owed) * r.period);
-      if (now >= first_new) r.owed += static_cast<std::uint64_t>((now - first_new) / r.period) + 1;
+      r.owed.add_all_until(now);
     } else {
-      r.owed = 1;
+      r.owed.owe_one();
     }
     if (is(r, missed_ticks::delay)) r.due = 0;
-    if (!none_owed || r.owed == 0) return;
+    if (requested || !r.owed.any()) return;
   }
   fire_callback(t, now);
 }
@@ -141,19 +141,19 @@ void fire(timer_node& t, std::int64_t now) noexcept {
 /// Takes the tick that a call is for.
 struct taken_tick {
   bool any;        ///< false: it was stopped meanwhile
-  bool no_memory;  ///< there is no memory to go on with: the ticker stands still
+  bool no_memory;  ///< the ticker could not be armed again, and stands still
 };
 taken_tick take_tick(timer_node& t) noexcept {
   function_ticker& r = record_of(t);
   bool armed = true;
   bool more = false;
   {
+    const clear_up_after unlocked;
     const std::lock_guard held(r.lock);
-    if (r.owed == 0) return {.any = false, .no_memory = false};
-    --r.owed;
-    more = r.owed != 0;
-    r.next_tick = saturating_add(r.next_tick, r.period);
-    if (is(r, missed_ticks::delay)) armed = arm_delayed(t, r);
+    if (!r.owed.any()) return {.any = false, .no_memory = false};
+    r.owed.deliver_one();
+    more = r.owed.any();
+    if (is(r, missed_ticks::delay)) armed = arm_delayed(t, r, unlocked);
   }
   if (more) fire_callback(t, 0);
   return {.any = true, .no_memory = !armed};
@@ -195,7 +195,6 @@ timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8
     throw;
   }
   static_cast<void>(record.release());  // the node's
-  of.clear_up();
   return &t;
 }
 

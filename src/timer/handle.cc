@@ -1,4 +1,4 @@
-// What the handles of time.h do: timers with a function, and timers with a channel, under one face.
+// What the handles of time.h do, for timers with a function and timers with a channel alike.
 
 #include <verge/time.h>
 
@@ -8,6 +8,7 @@
 
 #include <clock/arithmetic.h>
 #include <engine/clockwork.h>
+#include <engine/fast_path.h>
 #include <timer/callback.h>
 #include <timer/channel_timer.h>
 
@@ -35,11 +36,11 @@ timer_node& of_handle(timer_node* t, const char* what) {
 
 void ended_fire(timer_node&, std::int64_t) noexcept {}
 
-/// Of a node whose handle has gone and that a queue still knows.
+/// Of a node whose handle is destroyed and that a queue still knows.
 constexpr timer_behaviour ended_behaviour{
     .fire = &ended_fire, .invoke = nullptr, .destroy = nullptr};
 
-/// The clockwork of a timer that is to be started again, if that is still there for it.
+/// The clockwork of a timer that is to be started again. Throws if its runtime has ended.
 clockwork& running_clockwork(timer_node& t) {
   clockwork& of = clockwork::of(t);
   if (of.quick() == nullptr) {
@@ -55,28 +56,20 @@ const timer_operations* operations_of(const timer_node& t) noexcept {
 
 bool reset_to(clockwork& of, timer_node& t, std::int64_t when, std::int64_t period) {
   const timer_operations* const its = operations_of(t);
-  const bool pending = its != nullptr ? its->reset(t, when, period) : of.reset(t, when, period);
-  of.clear_up();
-  return pending;
+  return its != nullptr ? its->reset(t, when, period) : of.reset(t, when, period);
 }
 
-// The usual case of a start, a reset and an end is a short function that calls nothing. All others
-// go on in one of these.
+// What is not the usual case (fast_path.h) continues in one of these.
+
+[[gnu::noinline]] bool stop_slowly(clockwork& of, timer_node& t) noexcept {
+  if (of.forked()) return false;
+  const timer_operations* const its = operations_of(t);
+  return its != nullptr ? its->stop(t) : of.stop(t);
+}
 
 [[gnu::noinline]] bool reset_slowly(timer_node& t, std::int64_t delay, std::int64_t slack) {
   clockwork& of = running_clockwork(t);
   return reset_to(of, t, of.deadline(delay, slack), 0);
-}
-
-[[gnu::noinline]] timer_node* start_or_free(clockwork& of, timer_node& t, std::int64_t when) {
-  try {
-    of.start(t, when, 0);
-  } catch (...) {
-    of.free(t);
-    throw;
-  }
-  of.clear_up();
-  return &t;
 }
 
 void make_small(timer_node& t, const timer_behaviour& does, small_payload payload) noexcept {
@@ -90,7 +83,17 @@ void make_small(timer_node& t, const timer_behaviour& does, small_payload payloa
                                                  small_payload payload) {
   timer_node& t = of.make();
   make_small(t, does, payload);
-  return start_or_free(of, t, of.deadline(delay, slack));
+  try {
+    of.start(t, of.deadline(delay, slack), 0);
+  } catch (...) {
+    of.free(t);
+    throw;
+  }
+  return &t;
+}
+
+[[gnu::noinline]] timer_node* finish_start(clockwork& of, const fast_path::started& so_far) {
+  return fast_path::finish_start(of, so_far);
 }
 
 [[gnu::noinline]] void destroy_slowly(timer_node& t) noexcept {
@@ -98,47 +101,26 @@ void make_small(timer_node& t, const timer_behaviour& does, small_payload payloa
   of.fetch(t);
   if (of.given_up()) return;
   if (const timer_operations* const its = operations_of(t)) return its->end(t);
-  of.clear_up();
-  switch (of.retire(t)) {
-    case retired::alone:
-      // A callback that runs, or is to run, has a reference: without any there is none.
+  { const clear_up_after before(of); }
+  switch (of.stop_for_good(t)) {
+    case left_with::caller:
+      // A callback that runs, or is to run, has a reference: so there is none.
       return of.bury(t);
-    case retired::shared:
+    case left_with::others:
       return end_function(t);
-    case retired::taken:
+    case left_with::engine:
       return;
   }
 }
 
-/// Of a timer with a function, that is disarmed, and whose reference for being armed is the
-/// caller's.
+/// Of a timer with a function that is disarmed. The reference for being armed is the caller's.
 [[gnu::noinline]] void end_disarmed(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   if (t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2) return of.bury(t);
   end_function(t);
 }
 
-enum class at_once : std::uint8_t { nothing, disarmed, done };
-
-/// Ends a timer that is armed and has no payload to be ended, as far as that is a matter of a few
-/// instructions.
-inline at_once destroy_at_once(timer_node& t, std::uint32_t slot) noexcept {
-  clockwork& of = clockwork::of(t);
-  hybrid* const h = of.quick();
-  if (h == nullptr) [[unlikely]]
-    return at_once::nothing;
-  const auto was_armed = h->disarm_at_once(t, slot);
-  if (!was_armed.done) [[unlikely]]
-    return at_once::nothing;
-  if (was_armed.time_to_tidy) [[unlikely]]
-    h->tidy(slot);
-  // Two references are the handle's and that for being armed: both are the caller's now. Once the
-  // node is free, nothing may be there any more.
-  const bool alone = t.refs.load(std::memory_order_acquire) == 2;
-  return alone && of.free_at_once(t, slot) ? at_once::done : at_once::disarmed;
-}
-
-/// Starts a channel timer, or leaves nothing behind.
+/// Starts a channel timer, or frees it if that fails.
 timer_node* started(timer_node& t, std::int64_t when, std::int64_t period) {
   clockwork& of = clockwork::of(t);
   try {
@@ -147,11 +129,10 @@ timer_node* started(timer_node& t, std::int64_t when, std::int64_t period) {
     of.release(t);
     throw;
   }
-  of.clear_up();
   return &t;
 }
 
-/// The channel of a timer that nobody holds.
+/// The channel of a timer without a handle.
 receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std::int64_t period) {
   auto channel = chan_access::handle<receiver<clock::time_point>>(share_channel(t));
   clockwork& of = clockwork::of(t);
@@ -224,27 +205,29 @@ receiver<clock::time_point> channel_of(const timer_node* t) {
 bool stop_timer(timer_node* handle) {
   timer_node& t = of_handle(handle, "stop");
   clockwork& of = clockwork::of(t);
-  if (of.quick() == nullptr && of.forked()) return false;
+  hybrid* const engine = of.quick();
+  if (engine == nullptr) [[unlikely]]
+    return stop_slowly(of, t);
   const timer_operations* const its = operations_of(t);
-  return its != nullptr ? its->stop(t) : of.stop(t);
+  return its != nullptr ? its->stop(t) : fast_path::stop(*engine, t);
 }
 
 bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slack) {
   timer_node& t = of_handle(handle, "reset");
-  __builtin_prefetch(handle, 1);  // comes while the clock is read
+  __builtin_prefetch(handle, 1);  // arrives while the clock is read
   clockwork& of = clockwork::of(t);
-  const std::int64_t when = of.deadline_at_once(delay, slack);
-  hybrid* const h = of.quick();
-  if (when == 0 || h == nullptr || operations_of(t) != nullptr) [[unlikely]]
+  const std::int64_t when = fast_path::deadline(of, delay, slack);
+  hybrid* const engine = of.quick();
+  if (when == 0 || engine == nullptr || operations_of(t) != nullptr) [[unlikely]]
     return reset_slowly(t, delay, slack);
-  return h->hybrid::reset(t, when, 0);
+  return fast_path::reset(*engine, t, when);
 }
 
 bool reset_timer_at(timer_node* handle, std::int64_t when, std::int64_t slack) {
   timer_node& t = of_handle(handle, "reset");
   clockwork& of = running_clockwork(t);
   when = as_time(when);
-  // A time in the past would let in a firing that began before this reset.
+  // A time in the past would let a firing send that began before this reset.
   if (is_channel_timer(t)) when = of.deadline_at(when);
   return reset_to(of, t, with_slack(when, slack), 0);
 }
@@ -257,17 +240,12 @@ bool reset_ticker(timer_node* handle, std::int64_t period) {
 }
 
 void destroy_timer(timer_node& t) noexcept {
-  const std::uint32_t slot = thread_slot();
-  if (slot >= thread_slot_count || t.does.load(std::memory_order_relaxed)->destroy != nullptr)
-      [[unlikely]] {
-    return destroy_slowly(t);
-  }
-  switch (destroy_at_once(t, slot)) {
-    case at_once::done:
+  switch (fast_path::end(t)) {
+    case fast_path::ended::all:
       return;
-    case at_once::disarmed:
+    case fast_path::ended::disarmed:
       return end_disarmed(t);
-    case at_once::nothing:
+    case fast_path::ended::nothing:
       return destroy_slowly(t);
   }
 }
@@ -290,9 +268,8 @@ void detach_timer(timer_node* handle) {
 
 void detach_function(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
-  // It may have been started again while the runtime ended: nobody else would take it off.
+  // It may have been started again while the runtime ended: nothing else takes it off its queue.
   if (of.closing()) of.stop(t);
-  of.clear_up();
   of.release(t);
 }
 
@@ -312,16 +289,13 @@ timer_node& make_timer(clockwork& of) { return of.make(); }
 
 timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t slack,
                               const timer_behaviour& does, small_payload payload) {
-  hybrid* const h = of.quick();
-  const std::int64_t when = of.deadline_at_once(delay, slack);
-  const std::uint32_t slot = thread_slot();
-  timer_node* const t = h == nullptr || when == 0 ? nullptr : of.make_at_once(slot);
-  if (t == nullptr) [[unlikely]]
+  const fast_path::started s =
+      fast_path::start(of, delay, slack, [&](timer_node& t) { make_small(t, does, payload); });
+  if (s.timer == nullptr) [[unlikely]]
     return start_small_slowly(of, delay, slack, does, payload);
-  make_small(*t, does, payload);
-  if (!h->start_at_once(*t, when, slot)) [[unlikely]]
-    return start_or_free(of, *t, when);
-  return t;
+  if (s.engine != nullptr) [[unlikely]]
+    return finish_start(of, s);
+  return s.timer;
 }
 
 void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
@@ -329,13 +303,11 @@ void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
 void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t slack) {
   clockwork& of = clockwork::of(t);
   of.start(t, of.deadline(delay, slack), 0);
-  of.clear_up();
 }
 
 void start_timer_at(timer_node& t, std::int64_t when, std::int64_t slack) {
   clockwork& of = clockwork::of(t);
   of.start(t, with_slack(as_time(when), slack), 0);
-  of.clear_up();
 }
 
 scheduler& scheduler_of(const timer_node& t) noexcept { return clockwork::of(t).home(); }

@@ -11,7 +11,7 @@ namespace verge::detail {
 
 namespace {
 
-/// The event outlives the sleeper if need be: the firing has a reference on the node.
+/// The event may outlive the sleeper: the firing has a reference on the node.
 struct alarm {
   one_shot event;
   std::uint32_t ticket;
@@ -46,7 +46,7 @@ sleep_action::sleep_action(const sleep_operation& op) {
 sleep_action::~sleep_action() {
   if (node_ == nullptr) return;
   clockwork& of = clockwork::of(*node_);
-  of.clear_up();
+  { const clear_up_after before(of); }  // what start() and withdraw() have left
   of.release(*node_);
 }
 
@@ -54,11 +54,12 @@ bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {
   if (node_ == nullptr) return false;
   waiter_ = &w;
   alarm_of(*node_).ticket = ticket;
-  event(*node_).subscribe(w);  // nobody else knows it yet
+  event(*node_).subscribe(w);  // no other thread knows it yet
   try {
-    clockwork::of(*node_).start(*node_, when_, 0);
+    // The coroutine has yet to suspend: no time for user code.
+    clockwork::of(*node_).start(*node_, when_, 0, clear_up_later());
   } catch (...) {
-    // No memory, or a delay that the engine does not take: finish() says so.
+    // No memory, or a delay that the engine does not take: finish() throws.
     event(*node_).unsubscribe(w);
     error_ = std::current_exception();
     return false;
@@ -68,7 +69,7 @@ bool sleep_action::start(waiter& w, std::uint32_t ticket) noexcept {
 
 void sleep_action::withdraw() noexcept {
   event(*node_).unsubscribe(*waiter_);
-  clockwork::of(*node_).stop(*node_);
+  clockwork::of(*node_).stop(*node_, clear_up_later());
 }
 
 void sleep_action::pause() noexcept { event(*node_).unsubscribe(*waiter_); }

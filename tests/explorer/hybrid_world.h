@@ -283,7 +283,7 @@ class hybrid_world final : public program, public watcher {
         return record(t, event::mod, with, answer);
       }
       case hybrid_action::drop: {  // as a handle is destroyed: fast or slow path
-        const bool at_once = timers::disarm_at_once(t);
+        const bool at_once = timers::disarm_one_shot(t);
         if (at_once) released(&t);
         const bool answer = at_once || timers::stop(t);
         record(t, event::stop, {}, answer);

@@ -25,7 +25,7 @@
 
 namespace verge::test {
 
-class fake_engine : public detail::engine {
+class fake_engine : public detail::timer_engine {
  public:
   static constexpr unsigned most_processors = 8;
 

@@ -9,7 +9,7 @@
 
 #pragma GCC visibility push(default)
 
-/// Receiving and sending as operations (operation.h). Whoever makes one keeps the channel alive.
+/// Receiving and sending as operations (operation.h). The caller keeps the channel alive.
 namespace verge::detail {
 
 template <class T>
@@ -23,7 +23,8 @@ class recv_action {
   bool start(waiter& w) noexcept {
     chan_.lock();
     const chan_step step = chan_.try_recv_locked(value_);
-    if (step.what == chan_step::would_block) chan_.receivers.push(node_, w, 1, &value_);
+    if (step.what == chan_step::would_block)
+      chan_.receivers.push(node_, w, waiter::by_event, &value_);
     chan_.unlock();
     if (step.to_wake != nullptr) step.to_wake->wake();
     return step.what == chan_step::would_block;
@@ -53,7 +54,8 @@ class send_action {
   bool start(waiter& w) noexcept {
     chan_.lock();
     const chan_step step = chan_.try_send_locked(value_);
-    if (step.what == chan_step::would_block) chan_.senders.push(node_, w, 1, &value_);
+    if (step.what == chan_step::would_block)
+      chan_.senders.push(node_, w, waiter::by_event, &value_);
     chan_.unlock();
     if (step.to_wake != nullptr) step.to_wake->wake();
     if (step.what == chan_step::closed) node_.closed = true;

@@ -16,21 +16,20 @@
 
 #pragma GCC visibility push(default)
 
-/// What stands behind the handles of a channel: a ring of values, and the queues of those who wait.
+/// The state behind the handles of a channel: a ring of values, and the queues of waiters.
 ///
 /// Ground rules
 ///  - Everything but the reference count and the capacity is guarded by the lock, and so are the
 ///    links of every wait_node that is on one of the queues. A queue's order is the order of
 ///    arrival.
-///  - The functions named ..._locked are called with the lock held. They wake nobody: they claim
-///    whom they serve, do all that is to be done to him, and return him, to be woken after
-///    unlock().
-///  - A node that is taken off a queue is claimed in the same breath. One that cannot be claimed
-///    belongs to somebody whose wait is over already; it is dropped, and its owner finds it
+///  - The functions named ..._locked are called with the lock held. They do not wake: they claim
+///    the waiter that they serve, complete its operation and return it, to be woken after unlock().
+///  - A node that is taken off a queue is claimed in the same step. One that cannot be claimed
+///    belongs to a waiter whose wait has ended already; it is dropped, and its owner finds it
 ///    unlinked.
 ///  - At most one of these holds: values in the ring, receivers that could be claimed. Senders wait
 ///    only while the ring is full.
-///  - Whoever needs the locks of several channels takes them in the order of their addresses.
+///  - A thread that needs the locks of several channels takes them in the order of their addresses.
 namespace verge::detail {
 
 /// One registration of a waiter with one channel. It lives where the wait does; see waiter.h.
@@ -69,7 +68,7 @@ class wait_queue {
     (n.next != nullptr ? n.next->prev : tail_) = n.prev;
   }
 
-  /// Takes off, and claims, the first who can be claimed; nullptr if nobody can.
+  /// Takes off, and claims, the first waiter that can be claimed; nullptr if none can.
   wait_node* claim_first() noexcept {
     while (wait_node* n = head_) {
       remove(*n);
@@ -100,8 +99,9 @@ class chan_base;
 struct chan_hooks {
   /// A value has left the ring. With the lock held. May be null.
   void (*taken)(void* context) noexcept;
-  /// All handles but the timer's own reference are about to be gone; or the timer has gone before,
-  /// and the context is null. With no lock held; may be called more than once. May be null.
+  /// All handles but the timer's own reference are about to be destroyed; or the timer was
+  /// destroyed before, and the context is null. With no lock held; may be called more than once.
+  /// May be null.
   void (*unused)(chan_base& c) noexcept;
 };
 
@@ -131,7 +131,7 @@ class chan_base {
     return c;
   }
 
-  /// Closes the channel and wakes all who wait. Throws if it is closed already.
+  /// Closes the channel and wakes all waiters. Throws if it is closed already.
   void close();
   /// The same in two steps, of a channel that nothing waits to send to: for a caller that has more
   /// to do before those that waited go on. They are given to wake_all(). No error if closed
@@ -145,8 +145,8 @@ class chan_base {
   void* hooks_context{nullptr};
 
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
-  /// Drops a reference if there are at least two beside it; says whether it did. In one step: of
-  /// two who drop theirs at the same time, one must find himself the last but one.
+  /// Drops a reference if there are at least two beside it; returns whether it did. In one step: of
+  /// two threads that drop theirs at the same time, one must see that it is the last but one.
   [[nodiscard]] bool drop_one_of_many() noexcept {
     std::uint32_t n = references_.load(std::memory_order_relaxed);
     while (n > 2) {
@@ -157,8 +157,8 @@ class chan_base {
     }
     return false;
   }
-  /// Whether that was the last one. Acquire and release: the one who destroys the channel sees all
-  /// that the others did to it.
+  /// Returns whether that was the last one. Acquire and release: the thread that destroys the
+  /// channel sees all that the others did to it.
   [[nodiscard]] bool drop_reference() noexcept {
     return references_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
@@ -202,7 +202,7 @@ class alignas(std::max(alignof(T), alignof(chan_base))) chan_state : public chan
     ::operator delete(static_cast<void*>(c), alignment);
   }
 
-  /// Sends v if somebody takes it or the ring has room for it; moves from v only then.
+  /// Sends v if a receiver waits or the ring has room for it; moves from v only then.
   chan_step try_send_locked(T& v) noexcept {
     if (closed_) return {chan_step::closed};
     if (wait_node* receiver = receivers.claim_first()) {
@@ -222,7 +222,7 @@ class alignas(std::max(alignof(T), alignof(chan_base))) chan_state : public chan
         hooks->taken(hooks_context);
         return {chan_step::done};
       }
-      // There is room now for whoever has waited longest to send.
+      // There is room now for the sender that has waited longest.
       wait_node* sender = senders.claim_first();
       if (sender == nullptr) return {chan_step::done};
       push(std::move(*static_cast<T*>(sender->value)));

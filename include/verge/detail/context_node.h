@@ -10,8 +10,7 @@
 
 #pragma GCC visibility push(default)
 
-/// What stands behind the handles of context.h. The rules by which all threads get along are in
-/// src/context/scope.h.
+/// The state behind the handles of context.h. Its ground rules are in src/context/scope.h.
 namespace verge::detail {
 
 struct context_access;
@@ -21,15 +20,15 @@ class [[gnu::visibility("hidden")]] context_scope;
 
 /// One context: a scope, or a value on the way to one.
 struct context_node {
-  /// Handles, children, cancellers. Who takes it to zero calls context_unused().
+  /// Handles, children, cancellers. The thread that takes it to zero calls context_unused().
   std::atomic<std::uint32_t> users{1};
-  /// What it was derived from, as a user of it; nullptr is the background.
+  /// What it was derived from, and is a user of; nullptr is the background.
   context_node* const parent;
   /// The nearest that can be done, itself perhaps; nullptr if that is none.
   context_scope* const scope;
-  /// Of a value: whose it is.
+  /// Of a value: its key.
   const void* const key{nullptr};
-  /// Ends a node that is no scope.
+  /// Destroys a node that is not a scope.
   void (*const destroy)(context_node&) noexcept {nullptr};
 };
 
@@ -51,7 +50,7 @@ void context_unused(context_node& n) noexcept;
 inline void add_user(context_node* n) noexcept {
   if (n != nullptr) n->users.fetch_add(1, std::memory_order_relaxed);
 }
-/// Acquire and release: who ends the context sees all that the others did to it.
+/// Acquire and release: the thread that destroys the context sees all that the others did to it.
 inline void drop_user(context_node* n) noexcept {
   if (n != nullptr && n->users.fetch_sub(1, std::memory_order_acq_rel) == 1) context_unused(*n);
 }
@@ -74,14 +73,14 @@ struct context_wait : context_hook {
   context_wait() noexcept : context_hook{.what = kind::wait} {}
 };
 
-/// Registers w, or says false if the scope is done.
+/// Registers w; false if the scope is done.
 bool join_scope(context_scope& s, context_wait& wait, waiter& w, std::uint32_t ticket) noexcept;
 /// Takes it off. Once this returns the scope does not touch the wait or its waiter any more, except
 /// that it wakes one that it has won.
 void leave_scope(context_scope& s, context_wait& wait) noexcept;
 
 bool scope_is_done(const context_scope& s) noexcept;
-/// Does what whoever first cancels a scope does: see canceller.
+/// Cancels the scope, if it is not done yet: see canceller.
 void cancel_scope(context_scope& s, std::error_code cause) noexcept;
 
 /// A callback for when a scope is done: the record, and the timer node that holds the function.

@@ -46,7 +46,7 @@ struct heap_memory {
   }
 
   /// Makes a block of `from` bytes one of `to` bytes, of which the first `used` bytes keep their
-  /// contents. The old block is gone if this returns and untouched if it throws.
+  /// contents. The old block is freed if this returns and untouched if it throws.
   static void* resize(void* block, std::size_t from, std::size_t to, std::size_t used) {
     if (is_mapped(from) && is_mapped(to)) return remap(block, from, to);
     void* fresh = allocate(to);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <verge/detail/operation.h>
+#include <verge/detail/owned.h>
 #include <verge/detail/sleep.h>
 #include <verge/endpoint.h>
 #include <verge/io.h>
@@ -19,11 +20,11 @@
 /// not, and try again. What differs is the system call, which is `attempt`.
 namespace verge::detail {
 
-class [[gnu::visibility("hidden")]] descriptor;
+class [[gnu::visibility("hidden")]] io_descriptor;
 
 enum class io_direction : std::uint8_t { read, write };
 
-/// One who waits for a direction of a descriptor. See src/net/descriptor.h for the rules.
+/// A waiter for a direction of a descriptor. See src/net/descriptor.h for the rules.
 struct io_waiting {
   waiter* who{nullptr};
   io_waiting* next{nullptr};
@@ -32,29 +33,11 @@ struct io_waiting {
 };
 
 /// A counted reference to a descriptor, or to none: the inside of every handle. The one that was
-/// made first, the owner's, closes it when it goes.
-class descriptor_handle {
- public:
-  descriptor_handle() noexcept = default;
-  explicit descriptor_handle(descriptor* d) noexcept : it_(d) {}
-  descriptor_handle(descriptor_handle&& other) noexcept : it_(std::exchange(other.it_, nullptr)) {}
-  descriptor_handle& operator=(descriptor_handle&& other) noexcept {
-    descriptor_handle(std::move(other)).swap(*this);
-    return *this;
-  }
-  ~descriptor_handle() {
-    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): lost in a binding `[d, e]`
-    if (it_ != nullptr) close_and_drop();
-  }
-
-  void swap(descriptor_handle& other) noexcept { std::swap(it_, other.it_); }
-  descriptor* get() const noexcept { return it_; }
-
- private:
-  void close_and_drop() noexcept;
-
-  descriptor* it_{nullptr};
+/// made first, the owner's, closes it when it is destroyed.
+struct close_and_drop {
+  void operator()(io_descriptor* d) const noexcept;
 };
+using descriptor_handle = owned<io_descriptor*, close_and_drop>;
 
 class io_action {
  public:
@@ -72,9 +55,9 @@ class io_action {
 
  protected:
   /// Makes the system call. False if it would block; else the action knows how it ended.
-  using attempt_fn = bool (*)(io_action&, descriptor&) noexcept;
+  using attempt_fn = bool (*)(io_action&, io_descriptor&) noexcept;
 
-  io_action(descriptor* d, io_direction direction, bool exclusive, attempt_fn attempt) noexcept
+  io_action(io_descriptor* d, io_direction direction, bool exclusive, attempt_fn attempt) noexcept
       : descriptor_(d), attempt_(attempt), direction_(direction), exclusive_(exclusive) {}
   ~io_action() = default;
 
@@ -83,7 +66,7 @@ class io_action {
   /// To be called by finish(), before it looks at error_. Throws on misuse.
   [[gnu::visibility("hidden")]] void conclude(std::uint32_t winner);
 
-  descriptor* descriptor_;
+  io_descriptor* descriptor_;
   std::error_code error_;
 
  private:
@@ -111,48 +94,53 @@ class [[nodiscard("co_await it, or call wait()")]] io_operation
   arguments arguments_;
 };
 
-class read_action : public io_action {
+/// Bytes from a stream, or to it: the result is how many it were.
+class transfer_action : public io_action {
+ public:
+  io_result finish(std::uint32_t winner);
+  bool has_moved() const noexcept { return done_ != 0; }
+  io_result give_up(std::error_code why) noexcept;
+
+ protected:
+  transfer_action(io_descriptor* d, io_direction direction, attempt_fn attempt, std::size_t size,
+                  bool all) noexcept
+      : io_action(d, direction, true, attempt), size_(size), all_(all) {}
+
+  const std::size_t size_;
+  std::size_t done_{0};
+  const bool all_;  ///< not done before all bytes are
+};
+
+class read_action : public transfer_action {
  public:
   static constexpr const char* waiting_for = "read";
   struct arguments {
-    descriptor* from;
+    io_descriptor* from;
     buffer into;
     bool full;
   };
   explicit read_action(io_operation<read_action>& op) noexcept;
-  io_result finish(std::uint32_t winner);
-  bool has_moved() const noexcept { return done_ != 0; }
-  io_result give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
-  std::byte* data_;
-  std::size_t size_;
-  std::size_t done_{0};
-  bool full_;
+  std::byte* const data_;
 };
 
-class write_action : public io_action {
+class write_action : public transfer_action {
  public:
   static constexpr const char* waiting_for = "write";
   struct arguments {
-    descriptor* to;
+    io_descriptor* to;
     const_buffer from;
     bool all;
   };
   explicit write_action(io_operation<write_action>& op) noexcept;
-  io_result finish(std::uint32_t winner);
-  bool has_moved() const noexcept { return done_ != 0; }
-  io_result give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
-  const std::byte* data_;
-  std::size_t size_;
-  std::size_t done_{0};
-  bool all_;
+  const std::byte* const data_;
 };
 
 /// Waits until a read, or a write, would not block.
@@ -160,7 +148,7 @@ class readiness_action : public io_action {
  public:
   static constexpr const char* waiting_for = "a descriptor to be ready";
   struct arguments {
-    descriptor* of;
+    io_descriptor* of;
     io_direction direction;
   };
   explicit readiness_action(io_operation<readiness_action>& op) noexcept;
@@ -168,7 +156,7 @@ class readiness_action : public io_action {
   std::error_code give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   const short events_;
 };
@@ -184,16 +172,16 @@ class accept_action : public io_action {
   void withdraw() noexcept;
 
  protected:
-  explicit accept_action(descriptor* listener) noexcept;
+  explicit accept_action(io_descriptor* listener) noexcept;
   ~accept_action() = default;
   descriptor_handle conclude_accept(std::uint32_t winner);
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   descriptor_handle accepted_;
   std::optional<sleep_action> back_off_;
-  std::int64_t delay_{0};  ///< of the next back-off, while there is one to be had; else 0
+  std::int64_t delay_{0};  ///< of the next back-off; 0 if there can be none
   bool exhausted_{false};
 };
 
@@ -201,7 +189,7 @@ template <class Conn>
 class accept_into : public accept_action {
  public:
   struct arguments {
-    descriptor* listener;
+    io_descriptor* listener;
   };
   explicit accept_into(io_operation<accept_into>& op) noexcept
       : accept_action(op.arguments_.listener) {}
@@ -234,8 +222,8 @@ class connect_action : public io_action {
   descriptor_handle conclude_connect(std::uint32_t winner);
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
-  [[gnu::visibility("hidden")]] std::error_code connected(descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] std::error_code connected(io_descriptor& d) noexcept;
 
   target target_;
   descriptor_handle socket_;
@@ -261,12 +249,12 @@ class connect_into : public connect_action {
 
 namespace verge {
 
-/// What was received, and from whom.
+/// What was received, and from which address.
 struct [[nodiscard]] datagram {
   std::size_t bytes{0};
   std::error_code error{};
   endpoint from{};
-  bool truncated{false};  ///< it was longer than the buffer; the rest is gone
+  bool truncated{false};  ///< it was longer than the buffer; the rest is lost
 
   explicit operator bool() const noexcept { return !error; }
 };
@@ -279,7 +267,7 @@ class receive_from_action : public io_action {
  public:
   static constexpr const char* waiting_for = "receive";
   struct arguments {
-    descriptor* from;
+    io_descriptor* from;
     buffer into;
   };
   explicit receive_from_action(io_operation<receive_from_action>& op) noexcept;
@@ -287,7 +275,7 @@ class receive_from_action : public io_action {
   datagram give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   buffer into_;
   datagram got_;
@@ -297,7 +285,7 @@ class send_to_action : public io_action {
  public:
   static constexpr const char* waiting_for = "send";
   struct arguments {
-    descriptor* from;
+    io_descriptor* from;
     const_buffer what;
     endpoint to;  ///< none: to the one it is connected to
   };
@@ -306,7 +294,7 @@ class send_to_action : public io_action {
   io_result give_up(std::error_code why) noexcept;
 
  private:
-  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, descriptor& d) noexcept;
+  [[gnu::visibility("hidden")]] static bool attempt(io_action& a, io_descriptor& d) noexcept;
 
   const_buffer what_;
   endpoint to_;

@@ -103,7 +103,7 @@ class limited_action {
   }
 
  private:
-  static constexpr std::uint32_t by_limit = waiter::by_hint - limits;
+  static constexpr std::uint32_t by_limit = waiter::by_limit + limits;
 
   typename Limit::watch watch_;
   inner inner_;

@@ -9,11 +9,11 @@
 /// A lock for a few instructions: channels and timer queues are guarded by it.
 ///
 /// It is four bytes, so that it can stand beside what it guards, on the same cache line. Taking it
-/// is one compare-and-swap, giving it back one exchange. Whoever finds it held spins for a moment,
-/// since the holder is about to be done, and then sleeps in the kernel, since the holder may have
-/// been preempted.
+/// is one compare-and-swap, releasing it one exchange. A thread that finds it held spins for a
+/// moment, since the holder is about to be done, and then sleeps in the kernel, since the holder
+/// may have been preempted.
 ///
-/// Whoever holds it must not block, wake anybody, or run code of the user's other than a move.
+/// The holder must not block, wake a thread, or run user code other than a move.
 namespace verge::detail {
 
 /// Tells the processor that this is a loop that waits for another thread.
@@ -69,7 +69,7 @@ class short_lock {
  private:
   static constexpr std::uint32_t is_free = 0;
   static constexpr std::uint32_t is_held = 1;
-  static constexpr std::uint32_t is_wanted = 2;  // held, and somebody may sleep for it
+  static constexpr std::uint32_t is_wanted = 2;  // held, and a thread may sleep for it
 
   void lock_slowly() noexcept;
   void wake_one() noexcept;

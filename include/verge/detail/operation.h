@@ -14,9 +14,9 @@
 /// How everything that waits is written: once, for coroutines and for threads, cancellable.
 ///
 /// A receive, a send, a select, a join, a sleep is an *operation*: a class that knows how to start,
-/// how to be withdrawn and what its result is, and nothing of who waits or of cancellation. Those
-/// are here. To make an operation that a user can write `co_await` or `.wait()` for, derive what
-/// the user holds from awaitable:
+/// how to be withdrawn and what its result is, and nothing of waiters or of cancellation. Those are
+/// here. To make an operation that a user can write `co_await` or `.wait()` for, derive what the
+/// user holds from awaitable:
 ///
 ///   class nap : public detail::awaitable<nap> {
 ///    public:
@@ -33,21 +33,22 @@
 ///
 /// Ground rules
 ///  - start() registers the waiter with events, or finds that it need not wait. The wake-up may
-///    come while it still runs, but nothing goes on before it has returned.
-///  - After start() said true, exactly one of finish(ticket of the event that won) and withdraw()
-///    is called, when no more wake-up can come. Either leaves no event that knows the waiter. After
-///    start() said false, finish(waiter::nobody) is.
+///    come while it still runs, but the waiter does not continue before it has returned.
+///  - After start() returned true, exactly one of finish(ticket of the event that won) and
+///    withdraw() is called, when no more wake-up can come. Either leaves no event that knows the
+///    waiter. After start() returned false, finish(waiter::no_event) is called.
 ///  - An operation may be woken by a hint (waiter::by_hint): that it is worth another try, as an
-///    event of epoll's is. One that has again() is then asked to take the waiter off whatever still
-///    knows it, and started once more, until it need not wait or something else wins. That
-///    happens before the coroutine is resumed, on the worker that would have resumed it. Whoever
-///    wraps such an operation passes again() on.
+///    event of epoll is. One that has again() is then asked to take the waiter off the events that
+///    still know it, and started once more, until it need not wait or another event wins. That
+///    happens before the coroutine is resumed, on the worker that would have resumed it. An
+///    operation that wraps such a one passes again() on.
 ///  - A task that has been cancelled throws `cancelled` when it starts any operation; one that
 ///    waits stops waiting and throws. If the operation's own event was faster, the operation is
-///    done and gives its result, so nothing that was received is lost; the next one throws.
-///  - A coroutine whose operation need not wait goes on at once, but only so many times in one turn
-///    of its task (operations_per_turn). Then the operation is done, and the coroutine goes to the
-///    end of the queue with its result. Threads that wait() are preempted by the kernel instead.
+///    done and returns its result, so nothing that was received is lost; the next one throws.
+///  - A coroutine whose operation need not wait continues at once, but only so many times in one
+///    turn of its task (operations_per_turn). Then the operation is done, and the coroutine is put
+///    at the end of the queue with its result. Threads that wait() are preempted by the kernel
+///    instead.
 ///  - An operation whose result carries an error, and that may have done a part of its work while
 ///    it waits, has give_up() besides withdraw(): it gives that part as its result. A limit
 ///    (limit.h) always calls it; a cancelled task does if has_moved(), and throws if not.
@@ -131,7 +132,7 @@ class wait_for {
   }
 
   decltype(auto) end() {
-    if (!waiting_) return op_.finish(waiter::nobody);
+    if (!waiting_) return op_.finish(waiter::no_event);
     leave();
     const std::uint32_t winner = waiter_.winner();
     if (winner == waiter::by_cancellation) [[unlikely]] {
@@ -181,7 +182,7 @@ class operation_awaiter : private coroutine_waiter {
   operation_awaiter& operator=(const operation_awaiter&) = delete;
   ~operation_awaiter() {
     if (!wait_.is_waiting()) return;
-    retire();
+    abandon_wait();
     wait_.give_up();
   }
 
@@ -200,12 +201,12 @@ class operation_awaiter : private coroutine_waiter {
     job* j;
   };
   template <class... Args>
-  explicit operation_awaiter(on_behalf_of who, Args&&... args)
-      : coroutine_waiter(who.j), wait_(who.j, *this, std::forward<Args>(args)...) {
+  explicit operation_awaiter(on_behalf_of task, Args&&... args)
+      : coroutine_waiter(task.j), wait_(task.j, *this, std::forward<Args>(args)...) {
     if constexpr (retrying_operation<Op>) this->run = &try_again;
   }
 
-  /// Waits. True if the coroutine stays suspended - then this object may be gone by now.
+  /// Waits. True if the coroutine stays suspended: then this object may have been destroyed.
   bool suspended() noexcept {
     do {
       if (!wait_.begin()) return yields();
@@ -214,11 +215,11 @@ class operation_awaiter : private coroutine_waiter {
     return false;
   }
 
-  /// The operation is done. Whether the others have their turn before the coroutine goes on - then
-  /// this object may be gone by now.
+  /// The operation is done. True if others have their turn before the coroutine continues: then
+  /// this object may have been destroyed.
   bool yields() noexcept {
     job* const j = its_job();
-    if (j == nullptr || wait_.is_waiting()) return false;  // nobody's task; cancelled as it began
+    if (j == nullptr || wait_.is_waiting()) return false;  // no task; cancelled as it began
     const std::uint32_t left = j->budget.load(std::memory_order_relaxed);
     if (left >= share_of_turn<Op>) [[likely]] {
       j->budget.store(left - share_of_turn<Op>, std::memory_order_relaxed);

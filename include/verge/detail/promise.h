@@ -17,13 +17,13 @@ class task;
 
 namespace detail {
 
-/// Who is told that a task has ended which no coroutine awaits: the record of a spawned task.
+/// Is told that a task has ended that no coroutine awaits: the record of a spawned task.
 struct task_owner {
   void (*task_ended)(task_owner&) noexcept;
 };
 
 struct promise_base {
-  /// What goes on when the task ends: its owner, if it has one, or the coroutine that awaits it.
+  /// What continues when the task ends: its owner, if it has one, or the coroutine that awaits it.
   task_owner* owner{nullptr};
   transfer continuation;
   /// To the task itself, when it is awaited.
@@ -72,7 +72,7 @@ struct promise : returning_promise<T> {
   void unhandled_exception() noexcept { this->result.set_error(std::current_exception()); }
 };
 
-/// What `co_await task` runs: starts the task, goes on when it ends. It owns nothing: the task
+/// What `co_await task` runs: starts the task, continues when it ends. It owns nothing: the task
 /// does.
 template <class T>
 struct task_awaiter {

@@ -19,7 +19,8 @@
 //  - The least of four is found without a branch. Which child it is cannot be predicted, and a
 //    processor that has guessed wrong drops what it had begun of the next operation.
 //  - A timer that has come to within one step of the root will soon fire, and pop() asks for its
-//    line, so that whoever fires it does not wait. No timer is read: a stale pointer does no harm.
+//    line, so that the thread that fires it does not wait. No timer is read: a stale pointer is
+//    harmless.
 //  - A large array is on huge pages and grows without copying (heap_memory.h).
 // docs/quad-heap.md has the figures for each.
 //
@@ -27,13 +28,13 @@
 // any order.
 //
 // Exact removal must know where an entry is. An Index policy, Index::set(T&, std::size_t), is told
-// each time an entry takes a place; the default tells nobody and costs nothing. If the policy also
+// each time an entry takes a place; the default does nothing and costs nothing. If the policy also
 // has Index::get(const T&), verify() checks that every node knows its place. A node that has left
-// the heap is not told: whoever removes it knows.
+// the heap is not told: the caller that removes it knows.
 //
 // Promises: only reserve() and push() may fail; if they throw std::bad_alloc the heap is as it was.
-// push() does not allocate while size() < capacity(). Memory goes back when shrink() is called, and
-// not behind the owner's back.
+// push() does not allocate while size() < capacity(). Memory is freed when shrink() is called, and
+// at no other time.
 #pragma once
 
 #include <algorithm>
@@ -135,7 +136,7 @@ class quad_heap {
   }
 
   /// Removes entry i and returns the smallest index at which another entry stands now; size() if i
-  /// was the last. A scan that removes as it goes continues from there and misses nobody: the entry
+  /// was the last. A scan that removes as it goes continues from there and misses none: the entry
   /// that fills the gap may belong above i, and then stands where the scan has been already (Go
   /// #47762).
   std::size_t remove(std::size_t i) noexcept {
@@ -212,7 +213,7 @@ class quad_heap {
       resize(capacity);
       return true;
     } catch (const std::bad_alloc&) {
-      return false;  // a smaller block could not be had; the large one will do
+      return false;  // there is no smaller block; the large one stays
     }
   }
 

@@ -21,9 +21,9 @@
 ///
 /// Ground rules
 ///  - A runnable is on at most one queue at a time. `next` belongs to the queue it is on.
-///  - A runnable belongs to whoever runs it from the moment it is made ready: it may run, and be
-///    gone, before ready() returns.
-///  - The rules for waiters stand in waiter.h.
+///  - A runnable belongs to the thread that runs it from the moment it is made ready: it may run,
+///    and be destroyed, before ready() returns.
+///  - The rules for waiters are in waiter.h.
 namespace verge {
 class runtime;
 class simulation;
@@ -38,7 +38,7 @@ class thread_waiter;
 struct worker;
 
 /// The process in which something was made. The child of a fork has none of the threads that serve
-/// what was made before, and locks may be held there for ever.
+/// what was made before, and locks may be held there forever.
 class process_mark {
  public:
   process_mark() noexcept;
@@ -68,23 +68,24 @@ struct job {
   /// What the task waits for, for reports; nullptr while it runs or could run.
   std::atomic<const char*> waiting_for{nullptr};
 
-  /// Destroys a task that is suspended or has yet to begin, when its runtime ends: its frames go,
-  /// whoever joins it gets `cancelled`, and job_ended() is called for it. Nothing of the task may
-  /// be running, and what is ready of it must have been taken off its queue; others may be about to
-  /// make it ready, see scheduler::visit. nullptr while the task is a callable that runs.
+  /// Destroys a task that is suspended or has yet to begin, when its runtime ends: its frames are
+  /// destroyed, a join of it throws `cancelled`, and job_ended() is called for it. Nothing of the
+  /// task may be running, and what is ready of it must have been taken off its queue; other threads
+  /// may be about to make it ready, see scheduler::visit. nullptr while the task is a callable that
+  /// runs.
   void (*abandon)(job&) noexcept {nullptr};
 
-  /// The scheduler's list of live jobs, and which of them this was to begin.
+  /// The scheduler's list of live jobs (job_list.h), and how many had begun when this one did.
   std::uint64_t number{0};
   job* prev_live{nullptr};
   job* next_live{nullptr};
 
   /// How much it may still complete in this turn, see operations_per_turn. Written by the thread
-  /// that runs it. Atomic because coroutines of a type of the user's own may run beside the task
-  /// as parts of it.
+  /// that runs it. Atomic because coroutines of a user's type may run beside the task as parts of
+  /// it.
   std::atomic<std::uint32_t> budget{0};
   /// The worker that ran a piece of it last, and whether it ever began one while another worker was
-  /// still on its way out of the piece before. Relaxed: what makes the job go on publishes them.
+  /// still returning from the piece before. Relaxed: what makes the job ready publishes them.
   std::atomic<worker*> runner{nullptr};
   std::atomic<bool> spread{false};
 
@@ -94,7 +95,7 @@ struct job {
 };
 
 /// How many operations a task may complete in one turn without having to wait. With the next one it
-/// yields: a task that always finds data would otherwise keep its processor for ever. A system call
+/// yields: a task that always finds data would otherwise keep its processor forever. A system call
 /// counts as eight, as it takes that much longer and more. So a turn takes some microseconds, or
 /// some hundred where each call moves 64 KiB; and to yield, at 50 ns, is one or two percent of it.
 inline constexpr std::uint32_t operations_per_turn = 128;
@@ -120,8 +121,8 @@ class scheduler {
 
   /// Makes r run soon. From any thread.
   virtual void ready(runnable& r) noexcept = 0;
-  /// Makes r run as soon as the calling task suspends, where that can be had: what a task that
-  /// hands something over wants for the receiver. From any thread.
+  /// Makes r run as soon as the calling task suspends, if possible: what a task that hands
+  /// something over wants for the receiver. From any thread.
   virtual void ready_next(runnable& r) noexcept = 0;
   /// Makes r run after all that is ready now: what a task that yields wants for itself.
   virtual void ready_last(runnable& r) noexcept = 0;
@@ -144,23 +145,23 @@ class scheduler {
   /// The timers that go by this scheduler's clock.
   virtual clockwork& timers() noexcept = 0;
 
-  /// The poller that sees to this scheduler's descriptors; nullptr in simulated time, where there
-  /// is none. It outlives the scheduler for as long as somebody holds it.
+  /// The poller of this scheduler's descriptors; nullptr in simulated time, where there
+  /// is none. It outlives the scheduler for as long as it is referred to.
   virtual std::shared_ptr<poller> net() noexcept { return nullptr; }
 
   /// Every job says when it begins and when it has ended.
   virtual void job_started(job&) = 0;
   virtual void job_ended(job&) noexcept = 0;
 
-  /// Takes an exception that nobody else will: out of a callback, or out of a detached task.
+  /// Takes an exception that no caller can: out of a callback, or out of a detached task.
   virtual void unhandled(std::exception_ptr) noexcept = 0;
 
   /// The list of all there are, which scheduler_begins() and scheduler_ends() keep.
   scheduler* next_living{nullptr};
 
-  /// Held by whoever wakes a coroutine, from before it is woken until it has been made ready. A
-  /// thread that is not the scheduler's own could otherwise find that the scheduler has ended
-  /// meanwhile, and has gone.
+  /// Held by a thread that wakes a coroutine, from before it is woken until it has been made ready.
+  /// A thread that is not the scheduler's own could otherwise use a scheduler that was destroyed
+  /// meanwhile.
   class visit {
    public:
     explicit visit(scheduler& s) noexcept : to_(s), foreign_(current_scheduler() != &s) {
@@ -183,9 +184,9 @@ class scheduler {
  protected:
   ~scheduler() = default;
 
-  /// The last thing in the end of a scheduler, after every job is abandoned: nobody comes any more,
-  /// but some may still be on their way out. From when the first job is abandoned, ready() and its
-  /// like must not touch what a foreign thread makes ready: it may be gone.
+  /// The last step in the end of a scheduler, after every job is abandoned: no new visit begins,
+  /// but some may not have ended. From when the first job is abandoned, ready() and its like must
+  /// not touch what a foreign thread makes ready: it may have been destroyed.
   void wait_for_visitors() const noexcept {
     backoff patience;
     while (visitors_.load(std::memory_order_acquire) != 0) patience.wait();
@@ -197,13 +198,12 @@ class scheduler {
 
 /// A coroutine that waits. It lives in the awaiter, and so in the coroutine's frame.
 ///
-/// The wake-up may come before the coroutine has suspended for good (waiter.h). `phase_` settles
-/// that: the owner, when it has registered everywhere, parks; the winner wakes; whoever comes
-/// second makes the coroutine go on - the owner by not suspending, the winner through the
-/// scheduler.
+/// The wake-up may come before the coroutine is suspended (waiter.h). `phase_` settles that: the
+/// owner, when it has registered everywhere, parks; the winner wakes; the second of the two makes
+/// the coroutine continue - the owner by not suspending, the winner through the scheduler.
 class coroutine_waiter : public waiter, public runnable {
  public:
-  /// j is the calling task's job, or nullptr if the coroutine is nobody's job.
+  /// j is the calling task's job, or nullptr if the coroutine belongs to no job.
   explicit coroutine_waiter(job* j)
       : waiter(&wake_coroutine),
         runnable{&resume_coroutine},
@@ -213,20 +213,20 @@ class coroutine_waiter : public waiter, public runnable {
   /// To be called in await_suspend, before the waiter is registered with any event.
   void suspend(std::coroutine_handle<> h) noexcept { handle_ = h; }
 
-  /// The last thing that await_suspend does: true if the coroutine stays suspended - then it may
-  /// have been resumed by now and the waiter be gone - and false if it is woken already.
+  /// The last step of await_suspend: true if the coroutine stays suspended - then it may have been
+  /// resumed, and the waiter destroyed - and false if it is woken already.
   bool park() noexcept {
-    // Release: whoever resumes the coroutine sees all that it did. Acquire: if it is woken, it sees
-    // what the winner did.
+    // Release: the thread that resumes the coroutine sees all that it did. Acquire: if it is woken,
+    // it sees what the winner did.
     return phase_.exchange(parked, std::memory_order_acq_rel) != woken;
   }
 
-  /// Gives up the wait of a parked coroutine that is about to be destroyed. Once this returns
-  /// nobody is going to wake it, and nobody but events that it is still registered with knows it.
-  void retire() noexcept {
+  /// Abandons the wait of a parked coroutine that is about to be destroyed. Once this returns no
+  /// thread wakes it, and only events that it is still registered with know it.
+  void abandon_wait() noexcept {
     if (claim(by_owner)) return;
-    // Somebody has won. Keep him from making the coroutine ready, then let him finish. If that is
-    // too late, then the coroutine was ready, and whoever destroys it has taken it off its queue.
+    // An event has won. Keep it from making the coroutine ready, then let it finish. If that is too
+    // late, then the coroutine was ready, and the caller has taken it off its queue.
     auto expected = parked;
     if (!phase_.compare_exchange_strong(expected, unparked, std::memory_order_acq_rel)) return;
     backoff patience;
@@ -247,7 +247,7 @@ class coroutine_waiter : public waiter, public runnable {
   static void resume_coroutine(runnable& r) noexcept {
     auto& self = static_cast<coroutine_waiter&>(r);
     set_current_job(self.job_);
-    run_coroutine(self.handle_);  // self is gone when this returns
+    run_coroutine(self.handle_);  // destroys self
     set_current_job(nullptr);
   }
 
@@ -266,7 +266,7 @@ class coroutine_waiter : public waiter, public runnable {
 /// A thread that waits.
 class thread_waiter : public waiter {
  public:
-  /// What becomes of a wait that can never end, which only a simulation finds out: the wait ends
+  /// What happens to a wait that can never end, which only a simulation finds out: the wait ends
   /// by_deadlock and its owner throws, or the program stops.
   enum class on_deadlock : std::uint8_t { stop_program, end_wait };
 

@@ -37,7 +37,7 @@ struct store_handler {
 template <class F, class... Args>
 void call_handler(F& f, Args&&... args) {
   static_assert(std::is_void_v<std::invoke_result_t<F&, Args...>>,
-                "a handler in a select returns nothing. If it is a coroutine, nobody would run it: "
+                "a handler in a select returns nothing. If it is a coroutine, it would never run: "
                 "co_await what there is to do after the select, which tells the case's index");
   std::invoke(f, std::forward<Args>(args)...);
 }
@@ -162,7 +162,7 @@ class [[nodiscard("co_await it, or call wait()")]] select_operation
   class action {
    public:
     static constexpr const char* waiting_for =
-        channels == 0 ? "select without cases, so for ever" : "select";
+        channels == 0 ? "select without cases, so forever" : "select";
     static constexpr bool cancellable = true;
 
     explicit action(select_operation& op) : action(op, std::make_index_sequence<cases>()) {}
@@ -171,8 +171,8 @@ class [[nodiscard("co_await it, or call wait()")]] select_operation
     void withdraw() noexcept { state_.withdraw(); }
     std::size_t finish(std::uint32_t winner) {
       std::size_t arm = state_.chosen();
-      if (winner != waiter::nobody) {
-        arm = winner - 1;
+      if (winner != waiter::no_event) {
+        arm = winner - waiter::by_event;
         state_.withdraw();
       }
       const std::size_t index = case_of(arm);

@@ -15,14 +15,15 @@
 /// Ground rules
 ///  - A select takes the locks of all its channels, each once, in the order of their addresses, and
 ///    holds them while it looks for a case that can go on and while it registers with all the
-///    queues if there is none. So it sees all its channels at one moment, and nobody can claim its
-///    waiter half-way: a select that serves another select's waiter has not been claimed itself.
+///    queues if there is none. So it sees all its channels at one moment, and no thread can claim
+///    its waiter half-way: a select that serves another select's waiter has not been claimed
+///    itself.
 ///  - A case without a channel has no lock and no queue, and is passed over everywhere.
 ///  - It looks in an order drawn at random, so each of the cases that can go on has the same
 ///    chance.
-///  - It is registered with every case under its own ticket, the case's index + 1. The one who
-///    claims it takes the node of his case off its queue; the select takes off the others, before
-///    it goes on.
+///  - It is registered with every case under its own ticket, waiter::by_event + the case's index.
+///    The event that claims it takes the node of its case off its queue; the select takes off the
+///    others before it continues.
 namespace verge::detail {
 
 /// One case of a select.

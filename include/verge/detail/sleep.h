@@ -27,7 +27,7 @@ class sleep_action {
   /// `ticket` is what the waiter knows this event by, if it waits for others as well.
   bool start(waiter& w, std::uint32_t ticket) noexcept;
   void withdraw() noexcept;
-  /// Lets go of the waiter while the time runs on; and goes on for it, or says that the time is up.
+  /// Unregisters the waiter while the timer runs on; registers it again, false if the time is up.
   void pause() noexcept;
   bool resume(waiter& w) noexcept;
   void finish(std::uint32_t winner);
@@ -35,7 +35,7 @@ class sleep_action {
   std::error_code failure() const noexcept;
 
  private:
-  static constexpr std::uint32_t by_time = 1;
+  static constexpr std::uint32_t by_time = waiter::by_event;
 
   timer_node* node_{nullptr};
   waiter* waiter_{nullptr};
@@ -49,7 +49,7 @@ class [[nodiscard(
  public:
   using action = sleep_action;
 
-  /// By these timers, or if that is nullptr by those of whoever waits.
+  /// By these timers, or if that is nullptr by those of the scheduler of the waiter.
   static sleep_operation for_delay(std::int64_t ns, clockwork* of = nullptr) noexcept {
     return {ns, true, of};
   }

@@ -80,7 +80,8 @@ template <class F, class... Args>
 auto spawn(scheduler& s, F&& f, Args&&... args) {
   using work = std::decay_t<F>;
   if constexpr (!check_work<F, Args...>()) {
-    return join_handle<void>();
+    // void, but dependent: join_handle is incomplete here
+    return join_handle<std::conditional_t<std::is_same_v<work, work>, void, work>>();
   } else if constexpr (task_traits<work>::is_task) {
     using value = typename task_traits<work>::value_type;
     if (!f) throw_no_task();

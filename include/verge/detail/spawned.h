@@ -19,14 +19,14 @@
 ///  - Two parties hold the record: the task while it runs, and the join_handle. Each sets its bit
 ///    in `let_go_`; the one that finds the other's bit set deletes the record. The task sets its
 ///    bit, and then fires `ended` as its last touch; a handle that finds the bit waits for that.
-///  - The result belongs to the task until `ended` fires, then to whoever holds the handle.
+///  - The result belongs to the task until `ended` fires, then to the owner of the handle.
 ///  - The task's frames and its callable are destroyed before `ended` fires. And it fires after the
 ///    last instruction of the task's own code, that of templates which its types have instantiated
 ///    included: the scheduler fires it, when what it has called has returned, and when the worker
 ///    that the task was last suspended on has returned from its code, too. So the code of a task
 ///    that was joined may be unloaded.
-///  - An exception that nobody took when the record goes is the runtime's to handle: that of its
-///    home, or if the home is gone, that of the runtime on which the handle is dropped.
+///  - An exception that was not taken when the record is destroyed is passed to the handler of its
+///    home, or if the home has ended, of the runtime on which the handle is dropped.
 namespace verge {
 
 template <class T>
@@ -103,11 +103,11 @@ class spawned : public spawned_base {
   std::exception_ptr take_error() noexcept override { return result.take_error(); }
 };
 
-/// What tasks and their handles let nobody else see.
+/// The private parts of tasks and their handles, for the inline code here.
 struct task_access {
   template <class T>
   static std::coroutine_handle<promise<T>> coroutine(const task<T>& t) noexcept {
-    return t.coroutine_;
+    return t.coroutine_.get();
   }
   template <class T>
   static join_handle<T> handle_of(spawned<T>& t) noexcept {
@@ -115,7 +115,7 @@ struct task_access {
   }
   template <class T>
   static spawned<T>* record_of(const join_handle<T>& h) noexcept {
-    return h.task_;
+    return h.task_.get();
   }
 };
 
@@ -146,7 +146,7 @@ class spawned_call final : public spawned<T> {
 };
 
 /// A coroutine, and the callable that makes it, which may well be the lambda whose captures the
-/// coroutine uses: it is kept until the coroutine is gone.
+/// coroutine uses: it is kept until the coroutine is destroyed.
 template <class T, class Make>
 class spawned_task final : public spawned<T>, private task_owner {
  public:
@@ -164,7 +164,7 @@ class spawned_task final : public spawned<T>, private task_owner {
     if (!task_) return end();
     auto coroutine = task_access::coroutine(task_);
     coroutine.promise().owner = this;
-    run_coroutine(coroutine);  // the record may be gone when this returns
+    run_coroutine(coroutine);  // may destroy the record
   }
 
   static void on_task_ended(task_owner& owner) noexcept {
@@ -227,35 +227,31 @@ class join_action : public end_action<T, Cancellable> {
   }
 };
 
+/// A wait for a task that stays with its handle. `Wait` says what the end of the task gives.
+template <class T, class Wait>
+class wait_through_handle : public awaitable<wait_through_handle<T, Wait>> {
+ public:
+  explicit wait_through_handle(const join_handle<T>& h) noexcept : handle_(h) {}
+
+  class action : public Wait {
+   public:
+    explicit action(const wait_through_handle& op) : Wait(op.handle_) {}
+  };
+
+ private:
+  const join_handle<T>& handle_;
+};
+
 /// Waits for a task to end and leaves its result where it is.
 template <class T>
-class end_of : public awaitable<end_of<T>> {
- public:
-  explicit end_of(const join_handle<T>& h) noexcept : handle_(h) {}
-
-  class action : public end_action<T, true> {
-   public:
-    explicit action(const end_of& op) : end_action<T, true>(op.handle_) {}
-  };
-
- private:
-  const join_handle<T>& handle_;
-};
-
-/// Joins a task even in one that has been cancelled: for those who take care that the other ends.
+auto end_of(const join_handle<T>& h) noexcept {
+  return wait_through_handle<T, end_action<T, true>>(h);
+}
+/// Joins a task even in one that has been cancelled: for callers that make sure that it ends.
 template <class T>
-class shielded_join : public awaitable<shielded_join<T>> {
- public:
-  explicit shielded_join(const join_handle<T>& h) noexcept : handle_(h) {}
-
-  class action : public join_action<T, false> {
-   public:
-    explicit action(const shielded_join& op) : join_action<T, false>(op.handle_) {}
-  };
-
- private:
-  const join_handle<T>& handle_;
-};
+auto shielded_join(const join_handle<T>& h) noexcept {
+  return wait_through_handle<T, join_action<T, false>>(h);
+}
 
 }  // namespace detail
 }  // namespace verge

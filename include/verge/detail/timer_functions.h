@@ -12,6 +12,7 @@
 
 #include <verge/chan.h>
 #include <verge/clock.h>
+#include <verge/detail/owned.h>
 #include <verge/detail/spawn.h>
 #include <verge/detail/timer_node.h>
 #include <verge/duration.h>
@@ -42,6 +43,12 @@ bool reset_ticker(timer_node* t, std::int64_t period);
 void destroy_timer(timer_node& t) noexcept;
 void detach_timer(timer_node* t);
 void check_period(std::int64_t period);
+
+/// What a handle of a timer holds.
+struct timer_destroyer {
+  void operator()(timer_node* t) const noexcept { destroy_timer(*t); }
+};
+using owned_timer = owned<timer_node*, timer_destroyer>;
 
 /// Makes handles of what the functions here give.
 struct handle_access {

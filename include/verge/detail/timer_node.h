@@ -11,18 +11,19 @@
 
 #pragma GCC visibility push(default)
 
-/// A timer as every engine and every handle shares it: what to do when its time has come, and who
-/// still needs it. Where it waits until then is the engine's own affair, in the engine's own part
-/// of the node.
+/// A timer as every engine and every handle shares it: what to do when its time has come, and how
+/// many still need it. Where it waits until then is up to the engine, in the engine's own part of
+/// the node.
 ///
 /// Ground rules
-///  - `refs` counts those who may still touch the node: its handle, the queue it is on, every
-///    firing that has begun. Who takes it to zero ends the payload and frees the node.
-///  - `does` and the payload are written before the timer is first started. The handle that goes
-///    writes them once more, when no callback runs and none can begin; a firing that is under way
-///    may still read `does`, and does nothing either way. Hence it is atomic.
+///  - `refs` counts the parties that may still touch the node: its handle, the queue it is on,
+///    every firing that has begun. The thread that takes it to zero destroys the payload and frees
+///    the node.
+///  - `does` and the payload are written before the timer is first started. The destructor of the
+///    handle writes them once more, when no callback runs and none can begin; a firing that has
+///    begun may still read `does`, and does nothing either way. Hence it is atomic.
 ///  - A timer that is periodic, as its engine sees it, has a payload of no more than the first
-///    half: the engine may keep the period in the second.
+///    half: the engine keeps the period in the second.
 ///  - `runs` and the runnable belong to timers that have something to invoke, see
 ///    src/timer/call_count.h. The runnable is on a run queue while calls wait and none runs.
 namespace verge::detail {
@@ -42,15 +43,15 @@ struct timer_operations {
 
 /// What a timer does. One constant per kind of timer and type of callable.
 struct timer_behaviour {
-  /// Its time has come. Called by the engine, with no lock held, on the thread that found it due.
+  /// The timer is due. Called by the engine, with no lock held, on the thread that found it due.
   void (*fire)(timer_node&, std::int64_t now) noexcept;
   /// What its turn on a run queue does: calls the callable. Null for timers that have none.
   void (*invoke)(timer_node&);
-  /// Ends the payload. Null if there is nothing to be done.
+  /// Destroys the payload. Null if there is nothing to destroy.
   void (*destroy)(timer_node&) noexcept;
   /// As fire, for an engine that hands its reference over with the call. Null: there is fire only.
   void (*take)(timer_node&, std::int64_t now) noexcept {nullptr};
-  /// Null: the engine's are all there is to it.
+  /// Null: those of the engine are used.
   const timer_operations* operations{nullptr};
 };
 

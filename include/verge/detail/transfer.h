@@ -5,18 +5,18 @@
 
 #pragma GCC visibility push(default)
 
-/// How one coroutine makes another go on in its place, without the stack growing.
+/// How one coroutine makes another continue in its place, without the stack growing.
 ///
 /// The language has symmetric transfer for this, but with g++ that is only as good as the tail
 /// calls of the optimiser: below -O2 and with a sanitizer every transfer nests, and a loop that
 /// awaits a million tasks overflows the stack. So coroutines are resumed by a loop, and a transfer
-/// looks how far it is above that: where it is not far, it is a symmetric one, else the coroutine
-/// says who goes on and returns to the loop, which resumes that one. With tail calls it is never
-/// far.
+/// looks how far it is above that: if it is not far, it is a symmetric one, else the coroutine
+/// says which one continues and returns to the loop, which resumes that one. With tail calls it is
+/// never far.
 ///
 /// Ground rules
-///  - Every coroutine is resumed by run_coroutine(). Where a transfer finds no loop on its thread,
-///    because somebody else's code has resumed the coroutine, it becomes one.
+///  - Every coroutine is resumed by run_coroutine(). A transfer that finds no loop on its thread,
+///    because foreign code has resumed the coroutine, becomes one.
 ///  - A transfer lives in a coroutine that stays suspended until the loop has looked at it.
 namespace verge::detail {
 
@@ -28,14 +28,14 @@ struct transfer {
 struct transfer_loop {
   /// Where on the stack the loop is.
   std::uintptr_t base{reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))};
-  /// Those that are to go on. More than one only where foreign code resumes coroutines within one.
+  /// Those that are to continue. More than one only if foreign code resumes coroutines within one.
   transfer* first{nullptr};
 };
 
 /// The innermost loop that runs on the calling thread.
 inline constinit thread_local transfer_loop* current_loop = nullptr;
 
-/// Resumes h, and then whatever is to go on in its place.
+/// Resumes h, and then what continues in its place.
 inline void run_coroutine(std::coroutine_handle<> h) {
   transfer_loop loop;
   transfer_loop* const outer = current_loop;
@@ -43,12 +43,12 @@ inline void run_coroutine(std::coroutine_handle<> h) {
   h.resume();
   while (transfer* t = loop.first) {
     loop.first = t->next;
-    t->to.resume();  // t is gone when this returns
+    t->to.resume();  // destroys t
   }
   current_loop = outer;
 }
 
-/// Makes t.to go on once the calling coroutine, which is suspended, has returned.
+/// Makes t.to continue once the calling coroutine, which is suspended, has returned.
 inline void transfer_through_loop(transfer& t) {
   if (transfer_loop* loop = current_loop) {
     t.next = loop->first;
@@ -58,7 +58,7 @@ inline void transfer_through_loop(transfer& t) {
   }
 }
 
-/// Makes t.to go on in place of the calling coroutine: for await_suspend to return.
+/// Makes t.to continue in place of the calling coroutine: for await_suspend to return.
 inline std::coroutine_handle<> transfer_control(transfer& t) {
   constexpr std::uintptr_t far = 32 << 10;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));

@@ -11,40 +11,45 @@
 ///
 /// Ground rules
 ///  - Of all the events a waiter is registered with, exactly one wins: the one whose claim()
-///    returns true. The winner, and nobody else, then calls wake(), once, as its last touch of
-///    the waiter: the moment wake() is called the waiter may resume on another thread and be gone.
+///    returns true. Only the winner then calls wake(), once, as its last touch of the waiter: as
+///    soon as wake() is called the waiter may resume on another thread and be destroyed.
 ///  - A waiter may be claimed and woken from the moment it is registered with the first event, also
 ///    while its owner is still registering it with others and has yet to suspend or block.
-///    Whatever waits is built to take that.
-///  - Whoever owns the waiter takes it off every event it was registered with (the losers) before
-///    the waiter's memory goes; an event that finds a waiter already claimed skips it.
+///    Every kind of waiter allows for that.
+///  - The owner of the waiter takes it off every event it was registered with (the losers) before
+///    the waiter is destroyed; an event that finds a waiter already claimed skips it.
 namespace verge::detail {
 
 /// A party that waits for one of several events: a suspended coroutine or a blocked thread.
 class waiter {
  public:
   using wake_fn = void (*)(waiter&) noexcept;
-  static constexpr std::uint32_t nobody = 0;
-  static constexpr std::uint32_t by_cancellation = UINT32_MAX;
-  static constexpr std::uint32_t by_owner = UINT32_MAX - 1;
-  /// In simulated time, nothing can ever end the wait.
-  static constexpr std::uint32_t by_deadlock = UINT32_MAX - 2;
-  /// What is waited for may have come: the operation is to look, and maybe to wait again.
-  static constexpr std::uint32_t by_hint = UINT32_MAX - 3;
+  /// Which event has ended the wait.
+  enum ticket : std::uint32_t {
+    no_event = 0,  ///< none has
+    by_event = 1,  ///< from here on: the operation's own events, in an order of its own
+    /// From here on: limits that were put on the wait, by how many others are inside them.
+    by_limit = 0x8000'0000,
+    by_hint =
+        0xffff'ff00,  ///< the event may have happened: the operation looks, and may wait again
+    by_owner,         ///< the waiter's owner has abandoned the wait
+    by_cancellation,  ///< of the task that waits
+    by_deadlock,      ///< in simulated time: nothing can ever end the wait
+  };
 
   explicit waiter(wake_fn how) noexcept : wake_(how) {}
   waiter(const waiter&) = delete;
   waiter& operator=(const waiter&) = delete;
 
-  /// Tries to become the one event that ends the wait. `ticket` says which event this is and must
-  /// not be `nobody`. Acquire and release: the winner sees what the owner wrote before it
-  /// registered, and the owner sees what the winner wrote before it claimed or woke.
-  bool claim(std::uint32_t ticket) noexcept {
-    std::uint32_t expected = nobody;
-    return winner_.compare_exchange_strong(expected, ticket, std::memory_order_acq_rel,
+  /// Tries to become the one event that ends the wait. `event` is its ticket. Acquire
+  /// and release: the winner sees what the owner wrote before it registered, and the owner sees
+  /// what the winner wrote before it claimed or woke.
+  bool claim(std::uint32_t event) noexcept {
+    std::uint32_t expected = no_event;
+    return winner_.compare_exchange_strong(expected, event, std::memory_order_acq_rel,
                                            std::memory_order_acquire);
   }
-  /// Which event has won, or `nobody`.
+  /// The ticket of the event that has won, or `no_event`.
   std::uint32_t winner() const noexcept { return winner_.load(std::memory_order_acquire); }
 
   /// To be called once, by the winner.
@@ -54,11 +59,11 @@ class waiter {
   ~waiter() = default;
 
   /// Makes a waiter that was claimed and woken ready for another wait. No event may know it.
-  void forget_winner() noexcept { winner_.store(nobody, std::memory_order_relaxed); }
+  void forget_winner() noexcept { winner_.store(no_event, std::memory_order_relaxed); }
 
  private:
   wake_fn wake_;
-  std::atomic<std::uint32_t> winner_{nobody};
+  std::atomic<std::uint32_t> winner_{no_event};
 };
 
 /// An event that happens once, and that at most one waiter at a time waits for: that a task has
@@ -67,18 +72,18 @@ class waiter {
 /// All of it is one word: `pending`, `fired`, a waiter's address, or `firing` for the few
 /// instructions in which fire() looks at a waiter. Ground rules
 ///  - fire() touches the waiter only between `firing` and `fired`, and after that only to wake it
-///    if it has won it. So unsubscribe() has to wait out `firing`, and then the waiter's memory is
-///    its owner's alone: if fire() did not win it, it is through with it; if it did, the owner is
-///    here because fire() has woken it, or waits for that before it lets go.
-///  - fire() does not touch the event itself once that is `fired`, so whoever learns that it has
-///    fired may destroy it.
+///    if it has won it. So unsubscribe() has to wait out `firing`, and then the waiter belongs to
+///    its owner alone: if fire() did not win it, fire() does not touch it any more; if it did, the
+///    owner is here because fire() has woken it, or waits for that before it destroys the waiter.
+///  - fire() does not touch the event itself once that is `fired`, so a thread that learns that it
+///    has fired may destroy it.
 class one_shot {
  public:
   one_shot() = default;
   one_shot(const one_shot&) = delete;
   one_shot& operator=(const one_shot&) = delete;
 
-  /// Acquire: whoever sees that it has fired sees what was written before it did.
+  /// Acquire: a thread that sees that it has fired sees what was written before it did.
   bool fired() const noexcept {
     const auto word = word_.load(std::memory_order_acquire);
     return word == is_fired || word == is_firing;
@@ -91,10 +96,10 @@ class one_shot {
     while (word_.load(std::memory_order_acquire) != is_fired) patience.wait();
   }
 
-  /// Registers w, or says false if the event has fired already.
+  /// Registers w; false if the event has fired already.
   bool subscribe(waiter& w) noexcept {
     auto expected = is_pending;
-    // Release: whoever fires is to see the waiter whole.
+    // Release: the thread that fires sees the waiter whole.
     return word_.compare_exchange_strong(expected, address(w), std::memory_order_release,
                                          std::memory_order_acquire);
   }
@@ -107,8 +112,8 @@ class one_shot {
     while (word_.load(std::memory_order_acquire) == is_firing) patience.wait();
   }
 
-  /// Makes the event happen. The first call does it, and claims and wakes whoever waits. From any
-  /// thread; allocates nothing, blocks for nothing.
+  /// Makes the event happen. The first call does it, and claims and wakes the waiter. From any
+  /// thread; neither allocates nor blocks.
   void fire(std::uint32_t ticket) noexcept {
     auto seen = is_pending;
     while (!word_.compare_exchange_weak(seen, seen == is_pending ? is_fired : is_firing,
@@ -122,7 +127,7 @@ class one_shot {
     if (won) w.wake();
   }
 
-  /// Makes the event have happened for whoever asks from now on, but leaves a waiter asleep.
+  /// From now on the event has happened, but a waiter is not woken.
   void fire_in_silence() noexcept {
     auto seen = word_.load(std::memory_order_acquire);
     while (seen == is_firing || !word_.compare_exchange_weak(seen, is_fired)) {

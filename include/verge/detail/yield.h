@@ -36,7 +36,7 @@ class [[nodiscard(
     static void resume_coroutine(runnable& r) noexcept {
       auto& self = static_cast<awaiter&>(r);
       set_current_job(self.job_);
-      run_coroutine(self.handle_);  // self is gone when this returns
+      run_coroutine(self.handle_);  // destroys self
       set_current_job(nullptr);
     }
 

@@ -1,8 +1,8 @@
 // bad_timer: the last words of a process that found a timer in a state it cannot be in.
 //
-// Such a state is a bug in verge, or memory overwritten by somebody. There is no way on from it
-// that would not fire a timer twice or never, so the process stops, with what is needed to find out
-// why on standard error. What is written needs no memory and no lock.
+// Such a state is a bug in verge, or overwritten memory. To continue would fire a timer twice or
+// never, so the process stops, with what is needed to find out why on standard error. What is
+// written needs no memory and no lock.
 #pragma once
 
 #include <unistd.h>
@@ -24,7 +24,7 @@ namespace verge::detail {
                     "verge: %s: timer %p is in state %s (%u), when %" PRId64
                     "; the timers are inconsistent, stopping\n",
                     operation, timer, name_of(state), static_cast<unsigned>(state), when);
-  // Nothing is left to be done about it if this fails.
+  // Nothing can be done if this fails.
   [[maybe_unused]] const auto written =
       ::write(STDERR_FILENO, text, static_cast<std::size_t>(length));
   std::abort();

@@ -1,9 +1,8 @@
-// What is done to a processor's heap, by whoever has its lock: clean, adjust, run, clear deleted,
-// move.
+// What is done to a processor's heap, with its lock held: clean, adjust, run, clear deleted, move.
 //
-// Each of them meets timers that were stopped or modified since somebody last had the lock, and
-// does what del and mod left to be done: takes the stopped ones off, gives the modified ones their
-// place. The rules stand in state_machine.h.
+// Each of them meets timers that were stopped or modified since the lock was last held, and does
+// what del and mod have left to do: takes the stopped ones off, gives the modified ones their
+// place. The rules are in state_machine.h.
 #pragma once
 
 #include <atomic>
@@ -20,7 +19,7 @@ namespace verge::detail {
 /// without a bound one unlucky insert would hold the lock for all of them (Go #37779).
 inline constexpr int clean_limit = 8;
 
-/// From `s`, which was just read, to `held`. False if somebody was faster.
+/// From `s`, which was just read, to `held`. False if another thread was faster.
 template <class Policy>
 bool hold(basic_timer<Policy>& t, timer_state s, timer_state held) {
   // acquire: what mod wrote before it let go.
@@ -28,8 +27,8 @@ bool hold(basic_timer<Policy>& t, timer_state s, timer_state held) {
                                          std::memory_order_relaxed);
 }
 
-/// Lets go of a timer that has just come off its heap for having been deleted. The last thing that
-/// is done to it here: it may be freed.
+/// Releases a timer that was just taken off its heap because it was deleted. The caller must not
+/// touch it afterwards: it may be freed.
 template <class Policy>
 void let_go_as_removed(basic_timer<Policy>& t) {
   t.state.store(timer_state::removed, std::memory_order_release);
@@ -125,7 +124,7 @@ void adjust_timers(basic_timers<Policy>& ts, std::int64_t now) {
         break;
       case timer_state::modified_earlier:
       case timer_state::modified_later:
-        // It goes back when the scan is through, lest the scan meet it again.
+        // It is put back after the scan, so that the scan does not meet it again.
         if (hold(t, s, timer_state::moving)) {
           t.when = t.nextwhen;
           i = remove_in_scan(ts, i);
@@ -262,8 +261,8 @@ void clear_deleted_timers(basic_timers<Policy>& ts) {
   ts.heap_changed();
 }
 
-/// Hands all timers of `from`, whose processor is given up, to `to`. With both locks held. If `to`
-/// cannot grow, throws std::bad_alloc and has moved none. The caller sees to it that nobody
+/// Hands all timers of `from`, whose processor is retired, to `to`. With both locks held. If `to`
+/// cannot grow, throws std::bad_alloc and has moved none. The caller makes sure that no thread
 /// sleeps past next_when(to) afterwards (Go #35274).
 template <class Policy>
 void move_timers(basic_timers<Policy>& to, basic_timers<Policy>& from) {
@@ -309,8 +308,8 @@ void move_timers(basic_timers<Policy>& to, basic_timers<Policy>& from) {
   from.heap_changed();
 }
 
-/// Takes all timers off that nobody is changing just now, as if each had been stopped, and waits
-/// for those. With the lock held; the timers' owners may stop and reset them meanwhile.
+/// Takes all timers off, as if each had been stopped, and waits for those that another thread is
+/// changing. With the lock held; the timers' owners may stop and reset them meanwhile.
 template <class Policy>
 void remove_all_timers(basic_timers<Policy>& ts) {
   while (!ts.heap.empty()) {

@@ -3,8 +3,8 @@
 //
 // Stopping or resetting a timer must not take the lock of a heap that another processor is busy
 // with. So it does not touch the heap: it changes the timer's state, by compare-and-swap, and
-// leaves the heap's side to whoever has that heap's lock next. Ten states (timer_state.h) and a
-// small set of operations make that safe:
+// leaves the heap's side to the thread that has that heap's lock next. Ten states (timer_state.h)
+// and a small set of operations make that safe:
 //
 //   by the owner of a handle (timer_operations.h)
 //     add_timer                    put a new timer on a heap
@@ -23,29 +23,29 @@
 // == Ground rules ==
 //
 // Holding a timer. A timer in running, removing, modifying or moving is held by one thread, which
-// took it there by a compare-and-swap; nobody else changes its state. Everyone who meets a held
-// timer and needs it waits by yielding. del and mod take timers from any thread without a lock
+// took it there by a compare-and-swap; no other thread changes its state. A thread that meets a
+// held timer and needs it waits by yielding. del and mod take timers from any thread without a lock
 // (modifying); the three others are for the thread that has the lock of the timer's heap.
 //
 // Fields of a timer.
 //   state        by the rules of timer_state.h.
-//   owner        written by the holder, who has the lock of the heap in question as well. Read by a
+//   owner        written by the holder, which has the lock of that heap as well. Read by a
 //                holder, and with the lock of its heap. Stale off the heap.
 //   when         the heap's key. On a heap: written by a holder with the lock. Off it: by the
 //                holder that is about to insert it. Read by a holder.
 //   nextwhen, period, f, seq
-//                written and read by a holder. add_timer's caller has a timer that nobody knows
-//                yet.
+//                written and read by a holder. The caller of add_timer has a timer that no other
+//                thread knows yet.
 // So every plain field is only touched by the holder, and each taking of the state acquires what
 // the last letting go of it released. The heap's keys are copies, so that looking for a due timer
 // touches no plain field of any.
 //
-// Waiting. Who holds a timer on a heap in modifying takes no lock, makes no system call and calls
-// nobody's code before letting go (Go #38023, #38070), so the wait is a handful of instructions -
-// unless the kernel takes the thread off its core, which is what the yield is for. mod_timer on a
-// timer that is on no heap does take a lock while in modifying: its own processor's. That cannot
-// close a circle: a thread with a heap's lock waits for timers on that heap only, and this timer is
-// on none until the lock has been had.
+// Waiting. A thread that holds a timer on a heap in modifying takes no lock, makes no system call
+// and calls no other code before letting go (Go #38023, #38070), so the wait is a handful of
+// instructions - unless the kernel preempts the thread, which is what the yield is for. mod_timer
+// on a timer that is on no heap does take a lock while in modifying: its own processor's. That
+// cannot deadlock: a thread with a heap's lock waits for timers on that heap only, and this timer
+// is on none until the lock has been taken.
 //
 // Locks. One thread holds at most one heap's lock, except in move_timers, where the caller takes
 // both in the order of their addresses. Nothing else is locked under a heap's lock by the machine
@@ -62,22 +62,23 @@
 //                         then reads the state. If mod read a time that the sweep was to clear, the
 //                         sweep sees the timer taken. Hence seq_cst on these four and not acquire
 //                         and release.
-//   del against removal   del counts the stopped timer before it lets go of it, for the heap may
-//                         go with the timer then; the sweep counts it off when it has it.
+//   del against removal   del counts the stopped timer before it lets go of it, because the heap
+//                         may be destroyed with the timer then; the sweep uncounts it when it has
+//                         it.
 //   mod against mod       the second waits for the first; two inserts cannot happen.
-//   sleeping              who goes to sleep says until when and then reads next_when(); who makes
-//                         something earlier writes that first and then asks who sleeps
-//                         (Policy::wake_net_poller). Both seq_cst: one of them sees the other.
+//   sleeping              a thread that goes to sleep says until when and then reads next_when(); a
+//                         thread that makes something earlier writes that first and then looks for
+//                         sleepers (Policy::wake_net_poller). Both seq_cst: one sees the other.
 //
 // References. C++ has no collector, and a stopped timer stays on its heap for a while. A heap holds
 // a reference on each timer that it has (Policy::acquire, when it comes from no heap), and drops it
 // when the timer has left for good (Policy::release): as removed, or after f of a one-shot has
-// returned. For the time of a call, f of a periodic timer has a reference of its own, for another
-// thread may stop the timer and take it off meanwhile. The last to let go, handle or heap, frees
-// the timer. Whatever an operation of the handle's side touches is alive because its caller has a
-// reference. acquire and release are called with a heap's lock held (release after f: without):
-// they must not call back into the machine and must not block. A basic_timers, once used, must
-// outlive every timer that was on it.
+// returned. For the time of a call, f of a periodic timer has a reference of its own, because
+// another thread may stop the timer and take it off meanwhile. The last reference, handle's or
+// heap's, frees the timer. What an operation of the handle's side touches is alive because its
+// caller has a reference. acquire and release are called with a heap's lock held (release after f:
+// without): they must not call back into the machine and must not block. A basic_timers, once used,
+// must outlive every timer that was on it.
 //
 // Memory. Only inserting and move_timers allocate, before they change anything: if the heap cannot
 // grow, std::bad_alloc comes out and every timer is in the state it had.
@@ -88,13 +89,13 @@
 // == The policy ==
 //   template <class T> atomic      as std::atomic
 //   lock                           with lock() and unlock(), not throwing, held for short times
-//   static void yield()            let other threads go on
+//   static void yield()            let other threads run
 //   static void wake_net_poller(basic_timers&, std::int64_t when)
-//                                  there is something to do at `when`: nobody is to sleep past it.
+//                                  there is something to do at `when`: no thread may sleep past it.
 //                                  Called with no lock and no timer held; must not throw
 //   static void acquire(basic_timer&), release(basic_timer&)
 //   static void acquire_new(basic_timers&, basic_timer&)
-//                                  optional: acquire, of a timer that nobody but the caller knows
+//                                  optional: acquire, of a timer that only the caller knows
 //   static void fire(basic_timer&, std::int64_t now) noexcept
 //                                  optional: what every timer does; then they have no f and seq
 //   [[noreturn]] static void bad_timer(const char* operation, const basic_timer&, timer_state)

@@ -1,11 +1,10 @@
 // basic_timer: one timer as the state machine and the heaps see it.
 //
-// Whoever starts timers puts a basic_timer into something larger - a callback's node, a sleeping
-// task, a channel - and finds its way back from the basic_timer& that f is given. It has no
-// destructor of interest and owns nothing; how long it lives is a matter of the references that
-// Policy::acquire and Policy::release count (state_machine.h).
+// It is part of something larger - a callback's node, a sleeping task, a channel - which f finds
+// from the basic_timer& that it is given. It has no destructor of interest and owns nothing; its
+// lifetime depends on the references that Policy::acquire and Policy::release count.
 //
-// Who may touch which field, and when, stands in state_machine.h.
+// The rules about which thread may touch which field, and when, are in state_machine.h.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +22,8 @@ struct basic_timer;
 /// What a due timer does: each its own, unless the policy says what all of them do.
 template <class Policy>
 struct timer_purpose {
-  /// Called with no lock held, by whoever runs the timers; it must neither throw nor block. `now`
-  /// is the time at which the timer was found due.
+  /// Called with no lock held, by the thread that runs the timers; must neither throw nor block.
+  /// `now` is the time at which the timer was found due.
   using fire_fn = void (*)(basic_timer<Policy>& t, std::uint64_t seq, std::int64_t now) noexcept;
 
   fire_fn f{nullptr};

@@ -1,6 +1,6 @@
 // What the owner of a handle does to a timer, from any thread: add, del, mod, reset.
 //
-// The rules that make these safe against each other and against the heap's side stand in
+// The rules that make these safe against each other and against the heap's side are in
 // state_machine.h.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace verge::detail {
 template <class Policy>
 void check_times(const char* operation, const basic_timer<Policy>& t, std::int64_t when,
                  std::int64_t period) {
-  // Zero means "none" to those who look without the lock: such a timer would be on the heap's head
+  // Zero means "none" to threads that look without the lock: such a timer would be the heap's head
   // and hide all others (Go #42424).
   if ((when <= 0 && !mutated<Policy>(mutant::go_42424)) || period < 0) [[unlikely]] {
     Policy::bad_timer(operation, t, t.state.load(std::memory_order_relaxed));
@@ -24,8 +24,8 @@ void check_times(const char* operation, const basic_timer<Policy>& t, std::int64
 }
 
 /// Puts t on own's heap and lets go of it: as waiting. The caller holds t - in modifying, or
-/// because nobody else knows it. If the heap cannot grow, throws and has changed nothing. `prepare`
-/// is called when it can; it takes the heap's reference, and may write t's fields.
+/// because no other thread knows it. If the heap cannot grow, throws and has changed nothing.
+/// `prepare` is called when it can; it takes the heap's reference, and may write t's fields.
 template <class Policy, class Prepare, class Publish>
 void insert_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_t when,
                   Prepare&& prepare, Publish&& publish) {
@@ -38,13 +38,13 @@ void insert_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_
     t.owner.store(&own, std::memory_order_relaxed);
     own.heap.push(when, &t);
     own.heap_changed();
-    // Under the lock, so that nobody who has it meets a timer that waits for the lock.
+    // Under the lock, so that no thread that has it meets a timer that waits for the lock.
     publish();
   }
   if (!mutated<Policy>(mutant::go_38860)) Policy::wake_net_poller(own, when);
 }
 
-/// Starts a timer that nobody else knows yet; when, period, f and seq are set.
+/// Starts a timer that no other thread knows yet; when, period, f and seq are set.
 template <class Policy>
 void add_timer(basic_timers<Policy>& own, basic_timer<Policy>& t) {
   check_times("add_timer: when must be positive, period not negative", t, t.when, t.period);
@@ -61,7 +61,7 @@ void add_timer(basic_timers<Policy>& own, basic_timer<Policy>& t) {
         }
       },
       // Not a compare-and-swap, which waits for every store before it, and the timer's memory is
-      // in no cache as a rule: the caller is the only one who knows it.
+      // usually in no cache. Only the caller knows the timer.
       [&] { t.state.store(timer_state::waiting, std::memory_order_release); });
 }
 
@@ -88,8 +88,8 @@ bool del_timer(basic_timer<Policy>& t, Part&& part) {
           if (owner == nullptr) [[unlikely]] {
             Policy::bad_timer("del_timer: the timer has no owner", t, s);
           }
-          // Counted first: if the timer was the last of a runtime that has ended, the heap goes
-          // with it.
+          // Counted first: if the timer was the last of a runtime that has ended, the heap is
+          // destroyed with it.
           owner->deleted_timers.fetch_add(1, std::memory_order_relaxed);
           if (!mutated<Policy>(mutant::late_owner)) {
             t.state.store(timer_state::deleted, std::memory_order_release);
@@ -181,8 +181,8 @@ bool modify_timer(basic_timers<Policy>& own, basic_timer<Policy>& t, std::int64_
     return false;
   }
 
-  // It may be on another processor's heap, so its key must stay what it is; whoever has that heap's
-  // lock next gives it its place.
+  // It may be on another processor's heap, so its key must stay what it is; the thread that has
+  // that heap's lock next gives it its place.
   basic_timers<Policy>* const owner = t.owner.load(std::memory_order_relaxed);
   if (owner == nullptr) [[unlikely]] {
     Policy::bad_timer("mod_timer: the timer has no owner", t, was);

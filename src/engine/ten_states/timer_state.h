@@ -2,7 +2,7 @@
 //
 // A timer's state says where the timer is (on a processor's heap or on none), whether its time and
 // its place in the heap can be trusted, and in four of the ten states that some thread is at work
-// on it and everybody else has to wait: those four are the timer's lock.
+// on it and all others have to wait: those four are the timer's lock.
 //
 //               add                     due                 one-shot
 //   no_status ----------> waiting ----------------> running ----------> no_status
@@ -30,7 +30,7 @@
 namespace verge::detail {
 
 enum class timer_state : std::uint32_t {
-  /// Not started yet, or a one-shot that has fired. On no heap. Anybody with a handle may see it.
+  /// Not started yet, or a one-shot that has fired. On no heap. Any owner of a handle may see it.
   /// Next: waiting (add), modifying (mod inserts it).
   no_status,
   /// On its owner's heap, at the place that `when` gives it. Next: running (it is due), modifying
@@ -40,7 +40,7 @@ enum class timer_state : std::uint32_t {
   /// called. Next: no_status (one-shot, off the heap by then), waiting (periodic, at its new
   /// place).
   running,
-  /// Stopped, still on its heap; it will not fire and somebody will take it off. Next: removing
+  /// Stopped, still on its heap; it will not fire and will be taken off. Next: removing
   /// (any sweep that meets it), removed (the heap is handed over), modifying (mod starts it again).
   deleted,
   /// Held by the thread that takes it off its heap, under that heap's lock. Next: removed.
@@ -106,7 +106,7 @@ constexpr bool is_held(timer_state s) noexcept {
          s == timer_state::moving;
 }
 
-/// Whether the timer is going to fire if nobody does anything more: what stop and reset report.
+/// Whether the timer fires if nothing more is done to it: what stop and reset report.
 constexpr bool is_pending(timer_state s) noexcept {
   return s == timer_state::waiting || s == timer_state::modified_earlier ||
          s == timer_state::modified_later;

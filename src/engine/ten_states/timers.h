@@ -1,13 +1,13 @@
 // basic_timers: the timers of one processor - the heap, its lock, and what others may know of it
 // without the lock.
 //
-// The heap is the owner's in name only: thieves run a busy processor's timers, and a processor that
-// is given up has its timers moved. So everything in the heap is under `lock`. Threads that only
+// The heap is the owner's in name only: thieves run a busy processor's timers, and those of a
+// retired processor are moved. So everything in the heap is guarded by `lock`. Threads that only
 // want to know how long they may sleep, or whether stopped timers have piled up, read the four
 // atomics beside it and take no lock. These are the figures that must never mislead:
 //
 //   next_when() is never later than the time of any timer whose start or reset has returned. It may
-//   be earlier - a stopped timer, one that was put off - and then somebody looks and finds nothing.
+//   be earlier - a stopped timer, one that was put off - and then a thread looks and finds nothing.
 //
 // Both fields it is made of use zero for "none"; a timer's time is positive.
 #pragma once
@@ -48,7 +48,7 @@ class basic_timers {
   /// heap.size(). Written under `lock`; publishes nothing else, so relaxed.
   atomic<std::uint32_t> num_timers{0};
   /// How many on the heap are deleted. del raises it before it lets go of the timer: more than
-  /// there are for a moment. Exact as soon as nobody is in the middle of anything; publishes
+  /// there are for a moment. Exact as soon as no operation is under way; publishes
   /// nothing, so relaxed.
   atomic<std::int32_t> deleted_timers{0};
   /// The key of the heap's root, or less while a sweep is under way; zero if there is none. Written
@@ -89,7 +89,7 @@ class basic_timers {
 
   /// Before a sweep that puts every modified timer in its place, with `lock` held: clears the time
   /// for the sweep to come. Until it is through, timer0_when stands in for what was cleared, so
-  /// that nobody sleeps too long in between.
+  /// that no thread sleeps too long in between.
   void clear_modified_earliest() {
     std::int64_t known = timer_modified_earliest.load(std::memory_order_seq_cst);
     do {

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include <sched/processor.h>
+#include <verge/detail/lateness.h>
+
+namespace verge::detail {
+
+/// The timers that threads without a processor have fired: an engine's own timer threads. The lock
+/// makes one writer of them; any thread may read.
+class foreign_figures {
+ public:
+  void timer_fired(std::int64_t late) noexcept {
+    std::lock_guard held(lock_);
+    fired_.add();
+    lateness_.record(late);
+  }
+  std::uint64_t timers_fired() const noexcept { return fired_.read(); }
+  lateness_histogram lateness() const noexcept { return lateness_.read(); }
+
+ private:
+  std::mutex lock_;
+  counter fired_;
+  lateness_histogram::recorder lateness_;
+};
+
+}  // namespace verge::detail

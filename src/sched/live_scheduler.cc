@@ -1,0 +1,72 @@
+// How a live scheduler begins, and the small things that tasks and engines ask of it.
+
+#include <sched/live_scheduler.h>
+
+#include <utility>
+
+#include <base/this_thread.h>
+#include <base/xorshift.h>
+#include <clock/fast_clock.h>
+#include <clock/true_clock.h>
+#include <engine/clockwork.h>
+#include <sched/living_schedulers.h>
+
+namespace verge::detail {
+
+live_scheduler::live_scheduler(unsigned processors, exception_handler handler,
+                               poller::wait_method method)
+    : handler_(std::move(handler)),
+      shared_poller_(std::make_shared<poller>(method)),
+      poller_(*shared_poller_),
+      all_(processors) {}
+
+void live_scheduler::start(clockwork& timers) {
+  timers_ = &timers;
+  engine_ = &timers.its_engine();
+  scheduler_begins(*this);
+  set_processors(processors());
+  monitor_.start(*this);
+}
+
+bool live_scheduler::runs_here() const noexcept {
+  const worker* const w = this_thread.as_worker;
+  return w != nullptr && &w->home == this;
+}
+
+std::int64_t live_scheduler::now() noexcept { return true_now(); }
+std::int64_t live_scheduler::cheap_now() noexcept { return fast_clock::now(); }
+
+std::uint64_t live_scheduler::random() noexcept {
+  if (worker* w = worker_with_processor()) return w->held->random.next();
+  thread_local xorshift own(reinterpret_cast<std::uintptr_t>(&own));
+  return own.next();
+}
+
+/// Threads that hold no processor are assigned to one of them in turn, once and for good: a
+/// thread's timers stay together, and two threads seldom meet at one lock.
+unsigned live_scheduler::home_processor() noexcept {
+  if (worker* w = worker_with_processor(); w != nullptr && !is_spare(*w->held)) return w->held->id;
+  static std::atomic<unsigned> assigned{0};
+  thread_local const unsigned mine = assigned.fetch_add(1, std::memory_order_relaxed);
+  return mine % processors();
+}
+
+void live_scheduler::timer_fired(std::int64_t when, std::int64_t now) noexcept {
+  if (worker* w = worker_with_processor()) {
+    w->held->timers_fired.add();
+    w->held->lateness.record(now - when);
+  } else {
+    foreign_.timer_fired(now - when);
+  }
+}
+
+void live_scheduler::job_started(job& j) {
+  refuse_if_lost();
+  jobs_.add(j);
+}
+
+void live_scheduler::job_ended(job& j) noexcept { jobs_.remove(j); }
+
+void live_scheduler::unhandled(std::exception_ptr e) noexcept { handler_(std::move(e)); }
+
+}  // namespace verge::detail

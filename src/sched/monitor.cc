@@ -1,0 +1,53 @@
+#include <sched/monitor.h>
+
+#include <algorithm>
+
+#include <base/runtime_thread.h>
+#include <clock/true_clock.h>
+
+namespace verge::detail {
+
+namespace {
+
+constexpr std::int64_t shortest_sleep = 20'000;
+/// After this many looks that found nothing the sleeps grow.
+constexpr int patience = 50;
+/// How long all must be idle before the monitor sleeps until it is woken.
+constexpr std::int64_t idle_before_deep_sleep = 100'000'000;
+
+}  // namespace
+
+void monitor::start(watched& what) {
+  thread_ = start_runtime_thread([this, &what] { run(what); });
+}
+
+void monitor::run(watched& what) noexcept {
+  std::int64_t sleep = shortest_sleep;
+  int quiet = 0;
+  std::int64_t idle_since = 0;
+  while (!what.stopping()) {
+    note_.wait_until(true_now() + sleep);
+    wakeups_.add();
+    const std::int64_t now = true_now();
+    if (what.sysmon_look(now)) {
+      quiet = 0;
+      sleep = shortest_sleep;
+    } else if (++quiet > patience) {
+      sleep = std::min(2 * sleep, longest_sleep);
+    }
+    if (!what.all_idle()) {
+      idle_since = 0;
+    } else if (idle_since == 0) {
+      idle_since = now;
+    } else if (now - idle_since > idle_before_deep_sleep) {
+      if (what.allows_deep_sleep()) note_.wait();
+      what.sysmon_woke(true_now());
+      // Most of what wakes it is over at once, so it backs off without the usual patience.
+      idle_since = 0;
+      quiet = patience;
+      sleep = shortest_sleep;
+    }
+  }
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,238 @@
+// The parts of the live scheduler, each alone: what is shared between processors, which of them are
+// idle, the turn to poll, what the monitor sees, the jobs there are. What they do together is in
+// scheduler_test.cc, monitor_test.cc and stuck_test.cc.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <sched/global_queue.h>
+#include <sched/idle_set.h>
+#include <sched/job_list.h>
+#include <sched/poll_turn.h>
+#include <sched/processor_set.h>
+#include <sched/progress_watch.h>
+#include <sched/spare_processors.h>
+
+namespace verge::detail {
+namespace {
+
+constexpr std::int64_t ms = 1'000'000;
+
+// ---- The global queue
+
+TEST(global_queue, gives_what_has_fired_before_the_rest_and_both_in_order) {
+  std::array<runnable, 4> r{};
+  global_queue q;
+  EXPECT_TRUE(q.empty());
+  q.push_locked(r[0]);
+  q.push_fired_locked(r[1]);
+  q.push_locked(r[2]);
+  q.push_fired_locked(r[3]);
+  EXPECT_FALSE(q.empty());
+  for (const int i : {1, 3, 0, 2}) EXPECT_EQ(q.pop_locked(), &r[static_cast<std::size_t>(i)]);
+  EXPECT_EQ(q.pop_locked(), nullptr);
+  EXPECT_TRUE(q.empty());
+  EXPECT_EQ(q.taken_locked(), 4U) << "an empty queue has nothing to take";
+}
+
+TEST(global_queue, gives_each_processor_its_share_and_one_to_run) {
+  std::array<runnable, 9> r{};
+  global_queue q;
+  run_queue local;
+  for (runnable& one : r) q.push_locked(one);
+  EXPECT_EQ(q.take_share_locked(local, 4), &r[0]);
+  EXPECT_EQ(local.size(), 2U) << "a quarter of the eight that were left";
+  EXPECT_EQ(local.take(), &r[1]);
+  EXPECT_EQ(q.pop_locked(), &r[3]);
+}
+
+TEST(global_queue, keeps_what_does_not_fit_into_the_local_queue) {
+  std::vector<runnable> r(1000);
+  global_queue q;
+  run_queue local;
+  for (runnable& one : r) q.push_locked(one);
+  EXPECT_NE(q.take_share_locked(local, 1), nullptr);
+  EXPECT_EQ(local.size(), run_queue::capacity / 2);
+  std::size_t left = 0;
+  while (q.pop_locked() != nullptr) ++left;
+  EXPECT_EQ(left, r.size() - 1 - run_queue::capacity / 2);
+}
+
+// ---- What is idle
+
+class an_idle_set : public testing::Test {
+ protected:
+  an_idle_set() { all_.make_up_to(4); }
+
+  processor_set all_{4};
+  idle_set idle_;
+};
+
+TEST_F(an_idle_set, finds_the_idle_processor_with_the_lowest_number) {
+  EXPECT_EQ(idle_.first_locked(), processor_set::max_processors) << "none is idle";
+  idle_.add_locked(all_[3]);
+  idle_.add_locked(all_[1]);
+  EXPECT_EQ(idle_.first_locked(), 1U);
+  EXPECT_EQ(idle_.count(), 2U);
+  idle_.remove_locked(all_[1]);
+  EXPECT_EQ(idle_.first_locked(), 3U);
+  EXPECT_FALSE(idle_.contains_locked(1));
+}
+
+TEST_F(an_idle_set, asks_for_a_worker_if_a_processor_is_idle_and_none_spins) {
+  EXPECT_FALSE(idle_.claim_wakeup()) << "no processor is idle";
+  idle_.add_locked(all_[0]);
+  EXPECT_TRUE(idle_.claim_wakeup());
+  EXPECT_FALSE(idle_.claim_wakeup()) << "the worker that was asked for spins";
+  idle_.unclaim_wakeup();
+  EXPECT_TRUE(idle_.claim_wakeup());
+}
+
+// ---- The turn to poll
+
+TEST(poll_turn, belongs_to_one_worker_which_says_until_when_it_sleeps) {
+  poll_turn turn;
+  EXPECT_TRUE(turn.no_worker_sleeps());
+  ASSERT_TRUE(turn.try_begin());
+  EXPECT_FALSE(turn.try_begin());
+  EXPECT_EQ(turn.until(), std::numeric_limits<std::int64_t>::max())
+      << "until it has looked at the timers it may sleep forever";
+  EXPECT_FALSE(turn.ends_by(7));
+  turn.sleeps_until(7);
+  EXPECT_TRUE(turn.ends_by(7));
+  EXPECT_FALSE(turn.ends_by(6));
+  turn.end(9);
+  EXPECT_TRUE(turn.no_worker_sleeps());
+  EXPECT_FALSE(turn.ends_by(7)) << "no worker sleeps";
+  EXPECT_EQ(turn.last_look(), 9);
+  EXPECT_TRUE(turn.try_begin());
+}
+
+// ---- What the monitor sees
+
+class what_the_monitor_sees : public testing::Test {
+ protected:
+  what_the_monitor_sees() { all_.make_up_to(2); }
+
+  processor_set all_{2};
+  progress_watch seen_;
+  runnable waiting_;
+};
+
+TEST_F(what_the_monitor_sees, a_processor_that_looks_for_work_moves) {
+  all_[0].count_look();
+  EXPECT_TRUE(seen_.look(all_, 1 * ms).moved);
+  EXPECT_FALSE(seen_.is_still(all_[0]));
+  EXPECT_TRUE(seen_.is_still(all_[1]));
+  EXPECT_FALSE(seen_.look(all_, 2 * ms).moved) << "not since the last look";
+}
+
+TEST_F(what_the_monitor_sees, a_spare_processor_moves_but_does_not_come_round) {
+  all_.make_spare_locked().count_look();
+  const auto found = seen_.look(all_, 1 * ms);
+  EXPECT_TRUE(found.moved);
+  EXPECT_FALSE(found.came_round);
+}
+
+TEST_F(what_the_monitor_sees, a_queue_is_left_behind_after_ten_milliseconds) {
+  all_[0].count_look();
+  ASSERT_TRUE(all_[0].queue.push(waiting_));
+  EXPECT_FALSE(seen_.look(all_, 1 * ms).left_behind);
+  EXPECT_FALSE(seen_.look(all_, 11 * ms).left_behind);
+  EXPECT_TRUE(seen_.look(all_, 12 * ms).left_behind);
+  all_[0].count_look();
+  EXPECT_FALSE(seen_.look(all_, 13 * ms).left_behind);
+}
+
+// ---- Spare processors
+
+TEST(spare_processors, are_made_up_to_the_limit_and_used_again) {
+  processor_set all{1};
+  spare_processors spares;
+  spares.limit_to_locked(2);
+  processor* const first = spares.take_locked(all);
+  processor* const second = spares.take_locked(all);
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(spares.take_locked(all), nullptr);
+  spares.let_begin_tasks_locked(*first);
+  EXPECT_EQ(spares.for_tasks_locked(), 1U);
+  spares.put_locked(*first);
+  EXPECT_EQ(spares.for_tasks_locked(), 0U) << "one at rest begins none";
+  EXPECT_EQ(spares.take_locked(all), first);
+  EXPECT_EQ(all.spares_made(), 2U);
+}
+
+TEST(spare_processors, stop_when_one_that_was_stuck_comes_back) {
+  processor_set all{1};
+  spare_processors spares;
+  spares.came_back();
+  EXPECT_FALSE(spares.all_stuck());
+  spares.found_stuck(stuckness::all);
+  spares.found_stuck(stuckness::some);
+  EXPECT_EQ(spares.stuck(), stuckness::all) << "it does not become less by another finding";
+  const processor& spare = *spares.take_locked(all);
+  EXPECT_FALSE(spares.others_came_back(spare));
+  spares.came_back();
+  EXPECT_TRUE(spares.others_came_back(spare));
+  EXPECT_FALSE(spares.all_stuck());
+}
+
+TEST(spare_processors, come_up_one_at_a_time) {
+  processor_set all{1};
+  spare_processors spares;
+  processor& spare = *spares.take_locked(all);
+  EXPECT_FALSE(spares.one_is_coming_up());
+  spares.brought_up(spare, spare.tick.load());
+  EXPECT_TRUE(spares.one_is_coming_up()) << "it has yet to look for work";
+  spare.count_look();
+  EXPECT_FALSE(spares.one_is_coming_up());
+  EXPECT_EQ(spares.used(), 1U);
+}
+
+// ---- Jobs
+
+/// A job that says when it is abandoned.
+struct known_job : job {
+  known_job(job_list& of, std::vector<std::uint64_t>& log) : list(of), abandoned(log) {
+    abandon = [](job& j) noexcept {
+      auto& self = static_cast<known_job&>(j);
+      self.abandoned.push_back(self.number);
+      self.list.remove(self);
+    };
+    list.add(*this);
+  }
+  job_list& list;
+  std::vector<std::uint64_t>& abandoned;
+};
+
+TEST(job_list, abandons_the_jobs_in_the_order_in_which_they_have_begun) {
+  job_list list;
+  std::vector<std::uint64_t> abandoned;
+  known_job first(list, abandoned);
+  known_job second(list, abandoned);
+  known_job third(list, abandoned);
+  known_job fourth(list, abandoned);
+  list.remove(third);
+  list.abandon_all();
+  EXPECT_EQ(abandoned, (std::vector<std::uint64_t>{1, 2, 4}));
+}
+
+TEST(job_list, leaves_the_job_that_runs) {
+  job_list list;
+  std::vector<std::uint64_t> abandoned;
+  known_job running(list, abandoned);
+  known_job other(list, abandoned);
+  list.abandon_all(&running);
+  EXPECT_EQ(abandoned, (std::vector<std::uint64_t>{2}));
+  std::vector<std::uint64_t> left;
+  list.for_each([&](const job& j) { left.push_back(j.number); });
+  EXPECT_EQ(left, (std::vector<std::uint64_t>{1}));
+}
+
+}  // namespace
+}  // namespace verge::detail
