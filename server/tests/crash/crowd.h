@@ -54,8 +54,8 @@ class crowd {
     return n;
   }
 
-  void adopt(const snapshot& found, position when = 0) {
-    for (auto& p : players_) p->adopt(found, when);
+  void adopt(const snapshot& found, position begun = 0, position when = 0) {
+    for (auto& p : players_) p->adopt(found, begun, when);
   }
   std::vector<const ledger*> ledgers() const {
     std::vector<const ledger*> all;

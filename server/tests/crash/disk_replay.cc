@@ -37,6 +37,7 @@ void overwrite(std::string& contents, std::uint64_t at, std::string_view bytes) 
 
 /// How a loss of power treats what was not synced.
 enum class loss : std::uint8_t { everything, nothing, from_some_point_on, at_random, torn };
+constexpr std::uint64_t losses_in_order = 3;  // the first ones
 constexpr std::uint64_t losses = 5;
 
 }  // namespace
@@ -238,7 +239,7 @@ void disk::move(const recording::entry& e, bool removes) {
 }
 
 void disk::lose_power(const std::string& target, std::mt19937_64& random) const {
-  const auto how_of_names = static_cast<loss>(random() % 4);
+  const auto how_of_names = static_cast<loss>(random() % losses_in_order);
   const auto how_of_data = static_cast<loss>(random() % losses);
   // For each change of a list: whether it has reached the disk.
   const auto chooser = [&](loss how, std::size_t size) {

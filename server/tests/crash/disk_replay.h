@@ -59,9 +59,12 @@ class log_counter {
 /// The disk during a recording. It goes forward; at any place it can be asked for a directory.
 ///
 /// A file's contents are what was synced, and a list of writes since. A directory is a list of
-/// names, and of changes since it was synced. After a loss of power each of those may have happened
-/// or not; a write may have happened in part, sector by sector, in any order. Nothing is taken from
-/// what file systems do beyond POSIX: that a file is synced says nothing about its name.
+/// names, and of changes since it was synced. After a loss of power each write may have happened or
+/// not, or in part, sector by sector, in any order. Of the changes of a directory the last ones may
+/// be missing, but no earlier one without the later ones: the journals of ext4, XFS and btrfs keep
+/// that order, and RocksDB relies on it when it is opened, as it names a new manifest in CURRENT
+/// before it syncs the directory. Nothing else is taken from what file systems do beyond POSIX:
+/// that a file is synced says nothing about its name.
 class disk {
  public:
   disk(const recording& of, std::string root);

@@ -109,8 +109,8 @@ std::optional<std::string> difference(const known_task& t, const found_task& fou
                  std::to_string(t.due_last));
   }
   // A reserve that was not answered may have been the last.
-  const bool one_more = f.state == task_state::reserved && t.state != task_state::reserved &&
-                        w.some_reserved && f.reserves == t.reserves + 1;
+  const bool one_more =
+      t.state != task_state::reserved && w.some_reserved && f.reserves == t.reserves + 1;
   if (f.reserves != t.reserves && !one_more) {
     return wrong("count of reservations: " + std::to_string(f.reserves) + " and not " +
                  std::to_string(t.reserves));
@@ -239,10 +239,22 @@ std::vector<std::string> ledger::compare(const snapshot& found, position cut) co
   });
   auto at = last == steps.rend() ? steps.begin() : std::prev(last.base());
   for (; at != steps.end() && at->acked < cut; ++at) apply(w, *at);
-  std::vector<std::string> least = differences(w, tubes, found);
+  // A server that was started since may have ended the leases of the one before.
+  const bool started_since = std::any_of(
+      at, steps.end(), [&](const step& s) { return s.what == step::kind::adopt && s.begun < cut; });
+  const auto differs = [&] {
+    if (!started_since) return differences(w, tubes, found);
+    world after = w;
+    step lost;
+    lost.what = step::kind::lost;
+    apply(after, lost);
+    return differences(after, tubes, found);
+  };
+  std::vector<std::string> least = differs();
   for (; !least.empty() && at != steps.end() && at->begun < cut; ++at) {
+    if (at->what == step::kind::adopt) break;
     apply(w, *at);
-    std::vector<std::string> now_wrong = differences(w, tubes, found);
+    std::vector<std::string> now_wrong = differs();
     if (now_wrong.size() < least.size()) least = std::move(now_wrong);
   }
   return least;

@@ -83,11 +83,11 @@ void player::disconnect() {
   book_.steps.push_back(std::move(s));
 }
 
-void player::adopt(const snapshot& found, position when) {
+void player::adopt(const snapshot& found, position begun, position when) {
   step s;
   s.what = step::kind::adopt;
   s.found = book_.adopt(found);
-  s.begun = when;
+  s.begun = begun;
   s.acked = when;
   s.has_answer = true;
   apply(world_, s);

@@ -39,8 +39,9 @@ class player {
   bool connect(std::uint16_t port);
   /// Leaves, and what it held is ready again.
   void disconnect();
-  /// After a crash: what was found is what there is. `when`: from where on it is sure to last.
-  void adopt(const snapshot& found, position when);
+  /// After a crash: what was found is what there is. The server was started at `begun`, and at
+  /// `when` what was found was sure to last.
+  void adopt(const snapshot& found, position begun, position when);
   /// One window. False if the server is gone, or has said INTERNAL_ERROR.
   bool play();
   /// Windows until there are so many answers more.

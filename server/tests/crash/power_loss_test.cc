@@ -65,7 +65,7 @@ recorded record(const scratch& place, const record_options& o) {
       r.problems.push_back("it does not start: " + server.wait().error);
       return r;
     }
-    if (life != 0) r.clients->adopt(found, counter.now());
+    if (life != 0) r.clients->adopt(found, lives.back(), counter.now());
     const bool to_the_end = life + 1 == o.lives;
     r.clients->start(server.port(), to_the_end ? o.answers : std::size_t{1} << 40);
     const std::size_t enough = o.answers * static_cast<std::size_t>(o.players);
