@@ -428,7 +428,7 @@ void broker::leave(client& c) {
   c.behind_.clear();
   stop_waiting(c);
   if (c.resumed_) std::erase(resumed_, &c);
-  // After a failure nothing is given back: nobody else may get it, and the process ends.
+  // After a failure nothing is given back: no other client may get it, and the process ends.
   if (failed_) c.held_.clear();
   while (!c.held_.empty()) {
     entry& e = c.held_.front();

@@ -56,7 +56,7 @@ void make_directory(const std::filesystem::path& path) {
   if (!std::filesystem::exists(parent)) make_directory(parent);
   if (::mkdir(whole.c_str(), 0755) != 0 && errno != EEXIST) throw failed("making a directory in");
   const int fd = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // Where it may not be read somebody else has made the directory, and before.
+  // Where it may not be read, another user has created the directory, and before.
   if (fd < 0 && errno == EACCES) return;
   const bool synced = fd >= 0 && ::fsync(fd) == 0;
   const auto error = failed("syncing");

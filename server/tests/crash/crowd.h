@@ -26,7 +26,7 @@ class crowd {
   }
   ~crowd() { join(); }
 
-  /// All connect to the server and play until it is gone, or until each has so many answers more.
+  /// All connect to the server and play until it has ended, or until each has so many answers more.
   void start(std::uint16_t port, std::size_t answers_each = static_cast<std::size_t>(-1) / 2) {
     before_ = answers();
     for (auto& p : players_) {

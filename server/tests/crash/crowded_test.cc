@@ -209,7 +209,7 @@ std::string garbage(std::mt19937_64& random) {
   };
   std::string line = words[random() % std::size(words)];
   if (line == "quit ") return line + "now\r\n";
-  // A reserve that waits for ever would keep the rest from being read.
+  // A reserve that waits forever would keep the rest from being read.
   if (line == "reserve") line = "reserve-with-timeout 0";
   const std::size_t arguments = random() % 6;
   for (std::size_t i = 0; i < arguments; ++i) {

@@ -120,8 +120,8 @@ std::vector<std::string> rest_of(connection& c) {
 }
 
 // Clients that wait, one that holds leases, and one with many commands under way: when the disk has
-// failed all of them hear so, nobody is handed what the others give back, and the server ends.
-TEST(disk_fault, is_told_to_everybody_who_waits_and_nothing_else_is) {
+// failed all of them hear so, none is handed what the others give back, and the server ends.
+TEST(disk_fault, is_told_to_all_waiting_clients_and_nothing_else_is) {
   for (int i = 0; i < amount(5, 50); ++i) {
     const scratch place;
     const std::string data = place / "data";

@@ -42,7 +42,7 @@ void write_files(const contents& all, const std::string& directory) {
     std::ofstream(directory + "/" + name, std::ios::binary) << bytes;
 }
 
-/// A directory with files of all kinds, left by kill -9, and who knows what is in it.
+/// A directory with files of all kinds, left by kill -9, and the ledger of what is in it.
 class flipped_bit : public testing::Test {
  protected:
   void SetUp() override {
@@ -141,7 +141,7 @@ TEST_F(flipped_bit, in_the_middle_of_the_log_is_told_by_serve_and_by_check) {
   EXPECT_EQ(std::count(end.error.begin(), end.error.end(), '\n'), 1) << end.error;
 }
 
-// The last bytes of a log never reached the disk: a batch that nobody was told of. It opens, and
+// The last bytes of a log never reached the disk: a batch that no client was told of. It opens, and
 // all batches before are there.
 TEST_F(flipped_bit, is_not_what_a_torn_tail_is) {
   std::mt19937_64 random(seed_of(2));

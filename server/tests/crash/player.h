@@ -35,14 +35,14 @@ class player {
       int number, std::uint64_t seed, play_options options = {},
       std::function<position()> clock = [] { return position{0}; });
 
-  /// Connects to a server that has been started. False if it is gone already.
+  /// Connects to a server that has been started. False if it has ended already.
   bool connect(std::uint16_t port);
   /// Leaves, and what it held is ready again.
   void disconnect();
   /// After a crash: what was found is what there is. The server was started at `begun`, and at
   /// `when` what was found was sure to last.
   void adopt(const snapshot& found, position begun, position when);
-  /// One window. False if the server is gone, or has said INTERNAL_ERROR.
+  /// One window. False if the server has ended, or has said INTERNAL_ERROR.
   bool play();
   /// Windows until there are so many answers more.
   bool play(std::size_t answers);

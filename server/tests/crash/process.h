@@ -13,7 +13,7 @@ namespace verge::crash {
 
 using environment = std::vector<std::pair<std::string, std::string>>;
 
-/// A directory of its own, removed with everything in it. In memory where that can be had: what a
+/// A directory of its own, removed with everything in it. In memory where that is possible: what a
 /// disk would lose is decided by the tests, not by the disk.
 class scratch {
  public:
