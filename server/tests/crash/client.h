@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-/// A blocking client of beanstalk's protocol. Once the server has ended, everything returns nothing.
+/// A blocking client of beanstalk's protocol. When the server has ended, all calls return nothing.
 namespace verge::crash {
 
 class connection {
