@@ -67,8 +67,8 @@ class naive {
   }
 
   void leave(member& m) {
-    stop_waiting(m);
     m.behind.clear();
+    stop_waiting(m);
     for (item* i : held_by(m)) {
       i->holder = nullptr;
       static_cast<void>(give_back(i->fields, i->fields.token, wall_));
