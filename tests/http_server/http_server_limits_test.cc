@@ -46,11 +46,17 @@ TEST(http_server, takes_no_more_memory_and_no_more_descriptors_the_tenth_time) {
   const auto settled = [&] { return eventually([&] { return s.descriptors() <= descriptors; }); };
   for (int i = 0; i < 5; ++i) wave();
   ASSERT_TRUE(settled()) << s.descriptors() << " instead of " << descriptors;
-  const std::size_t kilobytes = s.kilobytes();
-  for (int i = 0; i < scale(20, 5); ++i) wave();
-  ASSERT_TRUE(settled()) << s.descriptors() << " instead of " << descriptors;
+  // A thread that takes part for the first time brings an arena of memory with it, so it may grow
+  // once or twice; with a leak it grows every time.
+  bool grows = true;
+  for (int attempt = 0; grows && attempt < 4; ++attempt) {
+    const std::size_t kilobytes = s.kilobytes();
+    for (int i = 0; i < scale(20, 5); ++i) wave();
+    ASSERT_TRUE(settled()) << s.descriptors() << " instead of " << descriptors;
+    grows = s.kilobytes() >= kilobytes + 3000;
+  }
   if (!is_sanitized) {
-    EXPECT_LT(s.kilobytes(), kilobytes + 3000);
+    EXPECT_FALSE(grows) << "by 3,000 KB and more with each twenty waves";
   }
 }
 
