@@ -82,7 +82,8 @@ void place_orders(scene& s) {
       std::string bytes;
       const auto now = steady::now();
       for (std::size_t i = next; i < end; ++i) {
-        s.all[i].due = now + patience;
+        // Put again after a crash, it may have been there already, with its first time.
+        if (s.all[i].due == steady::time_point{}) s.all[i].due = now + patience;
         const std::string body = "order " + std::to_string(i);
         // "keep": after a crash it is not known whether the last ones have arrived, so they are
         // put again.
