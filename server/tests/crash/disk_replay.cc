@@ -166,7 +166,11 @@ void disk::open(const recording::entry& e) {
   }
   const auto flags = static_cast<int>(e.head.offset);
   if (known == parents.end()) {
-    if ((flags & O_CREAT) == 0) throw std::runtime_error("opened, but never made: " + path);
+    // Opened, and removed by another thread before the opening was noted: it has no name any more.
+    if ((flags & O_CREAT) == 0) {
+      open_[e.head.fd] = std::make_shared<file>();
+      return;
+    }
     auto made = std::make_shared<file>();
     names_now(folder_of(path))[name_in(path)] = made;
     directories_[folder_of(path)].since.push_back({name_in(path), made, {}});
