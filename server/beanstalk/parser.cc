@@ -110,11 +110,6 @@ void parser::consume(std::size_t n) {
   }
 }
 
-std::size_t parser::wanted() const noexcept {
-  if (mode_ == mode::body || mode_ == mode::batch_body) return body_size_ + 2;
-  return longest_line;
-}
-
 std::optional<command> parser::next() {
   while (!quit_) {
     const std::string_view in = rest();
@@ -187,12 +182,6 @@ std::optional<command> parser::take_body() {
   return std::move(pending_);
 }
 
-std::optional<command> parser::begin_body(std::uint64_t size) {
-  body_size_ = size;
-  mode_ = mode::body;
-  return std::nullopt;
-}
-
 /// put PRI DELAY TTR BYTES in seconds; put-ms in milliseconds, with options; put-key in
 /// milliseconds, with a key, what to do if it exists, and options.
 std::optional<command> parser::parse_put(std::string_view args, bool extended) {
@@ -215,7 +204,9 @@ std::optional<command> parser::parse_put(std::string_view args, bool extended) {
   if (extended ? !options(w, t) : !w.at_end()) return say(answer::bad_format);
   // A TTR of 0 is one second; with milliseconds any but 0 is meant.
   t.ttr = extended && t.ttr > 0 ? t.ttr : std::max(t.ttr, second);
-  return begin_body(size);
+  body_size_ = size;
+  mode_ = mode::body;
+  return std::nullopt;
 }
 
 std::optional<command> parser::take_batch_line(std::string_view line) {

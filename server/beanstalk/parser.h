@@ -32,10 +32,6 @@ class parser {
 
   /// The client has said quit.
   bool has_quit() const noexcept { return quit_; }
-  /// How many bytes are kept that are no complete command.
-  std::size_t buffered() const noexcept { return input_.size() - at_; }
-  /// How many bytes the command needs before it can be complete, if that is known.
-  std::size_t wanted() const noexcept;
 
  private:
   enum class mode : std::uint8_t { line, rest_of_line, body, skip, batch_line, batch_body };
@@ -44,7 +40,6 @@ class parser {
   void consume(std::size_t n);
   std::optional<command> take_line(std::string_view line);
   std::optional<command> parse_put(std::string_view args, bool milliseconds);
-  std::optional<command> begin_body(std::uint64_t size);
   std::optional<command> take_body();
   std::optional<command> take_batch_line(std::string_view line);
 
@@ -56,7 +51,6 @@ class parser {
   std::uint64_t body_size_{0};
   std::uint64_t skip_left_{0};
   std::uint64_t batch_left_{0};
-  answer batch_fault_{answer::done};
   bool quit_{false};
 };
 

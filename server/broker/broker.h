@@ -104,8 +104,6 @@ class broker {
   void run_kick(client& c, const command& cmd);
   void run_peek(client& c, const command& cmd);
   void run_by_key(client& c, const command& cmd);
-  void run_tubes(client& c, const command& cmd);
-  void run_pause(client& c, const command& cmd);
   void leave(client& c);
   void say(client& c, reply r);
   void say(client& c, answer a, std::uint64_t number = 0);
@@ -158,7 +156,9 @@ class broker {
   static void on_pause_end(broker& b, void* t);
   lease_token new_token(const entry& e) const noexcept;
 
-  // tubes.cc
+  // tubes.cc: when tubes exist, and the commands about them.
+  void run_tubes(client& c, const command& cmd);
+  void run_pause(client& c, const command& cmd);
   tube& tube_named(const std::string& name);
   tube* find_tube(const std::string& name) noexcept;
   /// Until the alarm of its end has been seen: what the clock says does not matter.

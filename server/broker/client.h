@@ -37,7 +37,6 @@ class client {
   std::uint64_t wants_{0};
   alarm_queue::id wait_end_;
   bool waits_{false};
-  bool waits_for_ever_{false};
   clock::time_point wait_until_{};
   bool half_closed_{false};
   bool joined_{false};

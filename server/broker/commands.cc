@@ -365,63 +365,6 @@ void broker::run_by_key(client& c, const command& cmd) {
   say(c, answer::rescheduled, id);
 }
 
-void broker::run_tubes(client& c, const command& cmd) {
-  switch (cmd.what) {
-    case verb::use: {
-      tube& t = tube_named(cmd.text);
-      ++t.users;
-      --c.used_->users;
-      doubtful_tubes_.push_back(c.used_);
-      c.used_ = &t;
-      break;
-    }
-    case verb::watch: {
-      tube& t = tube_named(cmd.text);
-      if (std::find(c.watched_.begin(), c.watched_.end(), &t) == c.watched_.end()) {
-        c.watched_.push_back(&t);
-        ++t.watchers;
-      }
-      return say(c, answer::watching, c.watched_.size());
-    }
-    case verb::ignore: {
-      const auto at = std::find_if(c.watched_.begin(), c.watched_.end(),
-                                   [&](const tube* t) { return t->name == cmd.text; });
-      if (at != c.watched_.end()) {
-        if (c.watched_.size() < 2) return say(c, answer::not_ignored);
-        --(*at)->watchers;
-        doubtful_tubes_.push_back(*at);
-        *at = c.watched_.back();
-        c.watched_.pop_back();
-      }
-      return say(c, answer::watching, c.watched_.size());
-    }
-    default:
-      break;
-  }
-  reply r;
-  r.what = answer::using_tube;
-  r.text = c.used_->name;
-  say(c, std::move(r));
-}
-
-void broker::run_pause(client& c, const command& cmd) {
-  tube* t = find_tube(cmd.text);
-  if (t == nullptr) return say(c, answer::not_found);
-  ++t->pauses;
-  alarms_.stop(t->pause_end);
-  t->pause_end = {};
-  t->pause = cmd.time;
-  t->paused_until = now_ + std::chrono::nanoseconds(cmd.time);
-  t->on_disk.pause = cmd.time;
-  t->on_disk.paused_until = due_after(wall_, cmd.time);
-  if (cmd.time > 0) {
-    t->pause_end = alarms_.start(t->paused_until, {&broker::on_pause_end, this, t});
-  }
-  change(*t);
-  say(c, answer::paused);
-  serve(*t);
-}
-
 /// What the client holds is ready again; what it waits for is not waited for any more.
 void broker::leave(client& c) {
   if (c.left_) return;

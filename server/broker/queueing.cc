@@ -390,6 +390,7 @@ const batch& broker::changes() {
            .tube_before = e->stored_tube,
            .key_before = old != old_keys_.end() ? old->second : e->fields.key});
       e->changed = true;
+      if (where == e->stored_at && e->stored_tube == e->fields.tube) continue;
       count_place(*tubes_.at(e->stored_tube), e->stored_at, -1);
     } else {
       batch_.insertions.push_back({.fields = &e->fields, .where = where, .body = *e->body});

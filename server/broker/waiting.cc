@@ -119,7 +119,6 @@ void broker::wait(client& c, std::optional<nanoseconds> limit, std::uint64_t wan
   }
   if ((limit && *limit <= 0) || c.half_closed_) return say(c, answer::timed_out);
   c.waits_ = true;
-  c.waits_for_ever_ = !limit;
   c.wait_until_ = limit ? after(now_, *limit) : clock::time_point::max();
   c.wait_number_ = next_wait_++;
   for (tube* t : c.watched_) t->waiting.insert({c.wait_number_, &c});
