@@ -160,6 +160,7 @@ class broker {
   void run_tubes(client& c, const command& cmd);
   void run_pause(client& c, const command& cmd);
   tube& tube_named(const std::string& name);
+  tube& add_tube(tube_number number, const std::string& name);
   tube* find_tube(const std::string& name) noexcept;
   /// Until the alarm of its end has been seen: what the clock says does not matter.
   bool is_paused(const tube& t) const noexcept { return alarms_.pending(t.pause_end); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <vector>
 
 #include "broker.h"
 
@@ -25,26 +26,16 @@ void broker::recover(clock::time_point now, wall_time wall) {
   id_ceiling_ = r.id_ceiling;
   next_burial_ = r.burial_ceiling;
   burial_ceiling_ = r.burial_ceiling;
-  static_cast<void>(tube_named("default"));
-  for (const tube_record& record : r.tubes) {
-    if (record.name == "default") {
-      auto t = std::move(tubes_.begin()->second);
-      tubes_.clear();
-      t->number = record.number;
-      tubes_[t->number] = std::move(t);
-    }
-    next_tube_ = std::max(next_tube_, record.number + 1);
+  for (const tube_record& record : r.tubes) next_tube_ = std::max(next_tube_, record.number + 1);
+  // The one that always exists is the first in the list, whether the store knows it or not.
+  const auto is_default = [](const tube_record& t) { return t.name == "default"; };
+  std::vector<tube_record> records = r.tubes;
+  std::stable_partition(records.begin(), records.end(), is_default);
+  if (records.empty() || !is_default(records.front())) {
+    static_cast<void>(tube_named("default"));
   }
-  for (const tube_record& record : r.tubes) {
-    next_tube_ = std::max(next_tube_, record.number);
-    tube* t = nullptr;
-    if (record.name == "default") {
-      t = tubes_.at(record.number).get();
-    } else {
-      const tube_number kept = std::exchange(next_tube_, record.number);
-      t = &tube_named(record.name);
-      next_tube_ = kept;
-    }
+  for (const tube_record& record : records) {
+    tube* const t = &add_tube(record.number, record.name);
     t->on_disk = record;
     t->in_store = true;
     t->count(task_state::delayed) = record.delayed;

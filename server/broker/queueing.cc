@@ -193,16 +193,8 @@ void broker::fill(tube& t, window<Order>& w) {
     if (found.size() < options_.chunk) {
       w.read_all();
     } else {
-      entry last;
-      last.fields = found.back().fields;
-      last.fields.priority = found.back().where.priority;
-      if (Order::kind == place_kind::buried) {
-        last.fields.burial = static_cast<std::uint64_t>(found.back().where.at);
-      } else {
-        last.fields.due = found.back().where.at;
-      }
-      ++last.fields.id;
-      w.read_up_to(Order::of(last));
+      const stored_task& last = found.back();
+      w.read_up_to(Order::of(position{.where = last.where, .id = last.fields.id + 1}));
     }
     for (stored_task& s : found) {
       if (entries_.find(s.fields.id) != nullptr) continue;

@@ -16,9 +16,13 @@ tube& broker::tube_named(const std::string& name) {
   if (const auto found = tubes_by_name_.find(name); found != tubes_by_name_.end()) {
     return *found->second;
   }
+  return add_tube(next_tube_++, name);
+}
+
+tube& broker::add_tube(tube_number number, const std::string& name) {
   auto made = std::make_unique<tube>();
   tube& t = *made;
-  t.number = next_tube_++;
+  t.number = number;
   t.name = name;
   t.on_disk.number = t.number;
   t.on_disk.name = name;

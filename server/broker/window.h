@@ -27,6 +27,7 @@ namespace verge::server {
 struct delayed_window_order {
   using key = due_order;
   static key of(const entry& e) noexcept { return due_order_of(e.fields); }
+  static key of(const position& p) noexcept { return {.due = p.where.at, .id = p.id}; }
   static position at(const key& k) noexcept {
     return {.where = {.kind = place_kind::delayed, .priority = 0, .at = k.due}, .id = k.id};
   }
@@ -35,6 +36,9 @@ struct delayed_window_order {
 struct ready_window_order {
   using key = ready_order;
   static key of(const entry& e) noexcept { return ready_order_of(e.fields); }
+  static key of(const position& p) noexcept {
+    return {.priority = p.where.priority, .due = p.where.at, .id = p.id};
+  }
   static position at(const key& k) noexcept {
     return {.where = {.kind = place_kind::ready, .priority = k.priority, .at = k.due}, .id = k.id};
   }
@@ -43,6 +47,9 @@ struct ready_window_order {
 struct buried_window_order {
   using key = burial_order;
   static key of(const entry& e) noexcept { return burial_order_of(e.fields); }
+  static key of(const position& p) noexcept {
+    return {.burial = static_cast<std::uint64_t>(p.where.at), .id = p.id};
+  }
   static position at(const key& k) noexcept {
     return {.where = {.kind = place_kind::buried,
                       .priority = 0,
