@@ -10,12 +10,12 @@
 #include <span>
 #include <string>
 
+#include <base/turn_lock.h>
 #include <engine/dead_nodes.h>
 #include <engine/engine.h>
 #include <memory/slab_pool.h>
 #include <memory/thread_slot.h>
 #include <queue/hybrid_timers.h>
-#include <verge/detail/lock.h>
 
 /// The default engine, verge's own: exact like a heap, constant-time like a wheel, and a timer is
 /// stopped or put off from any thread by one compare-and-swap.
@@ -40,6 +40,17 @@
 /// of lines: however many there are, a stop pays for a twentieth of one. It is part of the
 /// constant, once for every thread. If there are few of both, a worker that is about to sleep
 /// sweeps everything, so that an idle processor is not woken for what is out of date.
+///
+/// Pauses. When the slot of a high level comes up, it may have a hundred thousand entries, and the
+/// thread that finds it due moves them all. No other thread may have to wait for that, nor for a
+/// thread that was preempted while it had a lock.
+///  - The lock is held for four chunks at most, and between two such pieces a thread that waits is
+///    let in (turn_lock.h).
+///  - A thread that needs an entry, and finds the lock of its own processor's timers held, makes the
+///    entry in those of another processor whose lock is free. A timer fires from whichever wheel has
+///    its entry. Only the order of timers that are due at the same time, which is exact within one
+///    wheel, is then left to which processor looks first.
+///  - It waits only if all locks are held.
 namespace verge::detail {
 
 class hybrid final : public timer_engine {
@@ -81,6 +92,7 @@ class hybrid final : public timer_engine {
 
  private:
   friend struct fast_path;
+  friend struct hybrid_access;  // tests
 
   struct state {
     std::atomic<std::uint64_t> word;
@@ -92,7 +104,7 @@ class hybrid final : public timer_engine {
   struct policy {
     template <class T>
     using atomic = std::atomic<T>;
-    using lock = short_lock;
+    using lock = turn_lock;
     using node = hybrid::node;
     struct directory {
       const slab_pool* nodes;
@@ -140,6 +152,7 @@ class hybrid final : public timer_engine {
   static timer_node* construct_node(void* memory) noexcept;
   static node& as_node(timer_node& t) noexcept { return static_cast<node&>(t); }
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
+  timers& place_for_entry() noexcept;
   bool finish_reset(node& t, std::int64_t when, std::int64_t period, timers::change so_far);
   bool complete_reset(node& t, std::int64_t when, std::int64_t period,
                       hybrid_timers<policy>::change so_far);
