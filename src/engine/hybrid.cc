@@ -95,10 +95,14 @@ timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noe
     unsigned left = std::min(steps, steps_per_hold);
     steps -= left;
     std::size_t n = 0;
+    bool earlier = false;
     {
       std::lock_guard held(ts.lock);
       n = ts.collect(now, batch, most, left);
+      earlier = ts.comes_earlier();
     }
+    if (earlier) [[unlikely]]
+      host_.wake_net_poller(ts.next.load(std::memory_order_relaxed));
     steps += left;
     for (std::size_t i = 0; i < n; ++i) {
       host_.timer_fired(batch[i].when, now);
@@ -116,6 +120,17 @@ std::int64_t hybrid::next_when(unsigned p) const noexcept {
   return timers_[p]->next.load(std::memory_order_relaxed);
 }
 
+void hybrid::come_up_early(std::int64_t ns) noexcept {
+  early_.store(ns, std::memory_order_relaxed);
+  for (const auto& ts : all()) {
+    ts->early.store(static_cast<std::uint64_t>(ns), std::memory_order_relaxed);
+  }
+}
+
+std::int64_t hybrid::awake_until(unsigned p) const noexcept {
+  return static_cast<std::int64_t>(timers_[p]->awake_until.load(std::memory_order_relaxed));
+}
+
 std::int64_t hybrid::next_exactly(unsigned p) noexcept {
   timers& ts = *timers_[p];
   std::int64_t next = 0;
@@ -130,6 +145,8 @@ std::int64_t hybrid::next_exactly(unsigned p) noexcept {
 void hybrid::grow(unsigned n) {
   for (unsigned i = made_.load(std::memory_order_relaxed); i < n; ++i) {
     timers_[i] = std::make_unique<timers>(*this, host_.now());
+    timers_[i]->early.store(static_cast<std::uint64_t>(early_.load(std::memory_order_relaxed)),
+                            std::memory_order_relaxed);
     made_.store(i + 1, std::memory_order_release);
   }
 }

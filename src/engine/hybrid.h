@@ -80,6 +80,8 @@ class hybrid final : public timer_engine {
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
   std::int64_t next_when(unsigned p) const noexcept override;
   std::int64_t last_time() const noexcept override { return hybrid_word::latest - 1; }
+  void come_up_early(std::int64_t ns) noexcept override;
+  std::int64_t awake_until(unsigned p) const noexcept override;
   std::int64_t next_exactly(unsigned p) noexcept override;
   bool tidy_before_sleep(unsigned n) noexcept override;
   void grow(unsigned n) override;
@@ -120,6 +122,7 @@ class hybrid final : public timer_engine {
     static std::atomic<std::uint64_t>& word(node& t) noexcept { return t.word; }
     static std::atomic<std::uint32_t>& tag(node& t) noexcept { return slab_pool::note(&t); }
     static std::int64_t& period(node& t) noexcept { return period_of(t); }
+    static bool precise(const node& t) noexcept { return is_precise(t); }
     static void yield() noexcept;
     static void wake_net_poller(hybrid_timers<policy>& ts, std::int64_t when) noexcept;
     static void acquire(node& t) noexcept { t.refs.fetch_add(1, std::memory_order_relaxed); }
@@ -178,6 +181,8 @@ class hybrid final : public timer_engine {
   std::atomic<unsigned> made_{0};
   /// Which pass of sweeping is due, or under way. Only ever raised.
   std::atomic<std::uint64_t> pass_{0};
+  /// What come_up_early() has said, for wheels that are yet to be made.
+  std::atomic<std::int64_t> early_{0};
   /// The last one of these is for threads that have no slot, and shared by them.
   std::array<tally, thread_slot_count + 1> tallies_;
 };

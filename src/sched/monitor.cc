@@ -22,6 +22,7 @@ void monitor::start(watched& what) {
 }
 
 void monitor::run(watched& what) noexcept {
+  what.monitor_begins();
   std::int64_t sleep = shortest_sleep;
   int quiet = 0;
   std::int64_t idle_since = 0;

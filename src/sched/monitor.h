@@ -27,6 +27,8 @@ class monitor {
   /// What the monitor watches. Its functions are called on the monitor's thread.
   class watched {
    public:
+    /// The thread has begun.
+    virtual void monitor_begins() noexcept {}
     virtual bool stopping() const noexcept = 0;
     /// Looks once. True if there was something to mend.
     virtual bool sysmon_look(std::int64_t now) noexcept = 0;

@@ -29,6 +29,11 @@ bool live_scheduler::allows_deep_sleep() noexcept {
   return true;
 }
 
+void live_scheduler::monitor_begins() noexcept {
+  realtime::state own;
+  realtime_.raise(own);
+}
+
 bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   bool mended = false;
   const auto [moved, came_round, left_behind] = progress_.look(all_, now);
@@ -67,6 +72,13 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
     } else {
       mended = bring_up_spare(stuckness::some, now) || mended;
     }
+  }
+
+  // A callback that takes long has begun at the priority of a sleeper.
+  if (realtime_.wanted()) {
+    std::lock_guard held(lock_);
+    for (const auto& w : workers_)
+      realtime_.look(w->priority, w->thread_id.load(std::memory_order_relaxed), now);
   }
 
   // Something waits in the global queue, and no processor comes round to it.
