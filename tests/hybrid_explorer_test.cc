@@ -115,6 +115,8 @@ scenarios lives() {
                            hybrid_setup{.key = 150, .stopped = true, .freed = true},
                            hybrid_setup{.key = 80, .when = 150, .stopped = true, .freed = true},
                            hybrid_setup{.key = 150, .when = 90, .stopped = true, .freed = true},
+                           hybrid_setup{.key = 90, .stopped = true, .freed = true, .blank = true},
+                           hybrid_setup{.key = 150, .stopped = true, .freed = true, .blank = true},
                            hybrid_setup{.key = 90, .period = 40, .stopped = true, .freed = true}}) {
     for (const auto& start : {hybrid_op{hybrid_action::start, 0, 85},
                               {hybrid_action::start, 0, 120},

@@ -69,8 +69,12 @@ class hybrid_engine : public testing::Test, public lone_engine {
     EXPECT_EQ(fired, n);
   }
 
-  void wake_net_poller(std::int64_t when) noexcept override { woken_for_.push_back(when); }
+  void wake_net_poller(std::int64_t when) noexcept override {
+    const std::lock_guard held(woken_lock_);
+    woken_for_.push_back(when);
+  }
 
+  std::mutex woken_lock_;
   std::vector<std::int64_t> woken_for_;
 };
 

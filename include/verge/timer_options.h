@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 /// How exactly a timer keeps its time: for timers, tickers, sleeps and deadlines of descriptors.
 namespace verge {
 
@@ -32,3 +34,5 @@ constexpr std::int64_t slack_of(const timer_options& options) noexcept {
 }  // namespace detail
 
 }  // namespace verge
+
+#pragma GCC visibility pop

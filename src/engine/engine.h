@@ -147,6 +147,11 @@ class timer_engine {
   /// lock.
   virtual void bury_dead() noexcept {}
 
+  /// Gives memory back that has not been in use since the last call (slab_pool::trim()). From one
+  /// thread at a time; others may use the engine.
+  virtual void trim() noexcept {}
+  virtual bool can_trim() const noexcept { return false; }
+
   virtual timer_counts counts(unsigned p) const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;
 

@@ -46,10 +46,10 @@
 /// thread that was preempted while it had a lock.
 ///  - The lock is held for four chunks at most, and between two such pieces a thread that waits is
 ///    let in (turn_lock.h).
-///  - A thread that needs an entry, and finds the lock of its own processor's timers held, makes the
-///    entry in those of another processor whose lock is free. A timer fires from whichever wheel has
-///    its entry. Only the order of timers that are due at the same time, which is exact within one
-///    wheel, is then left to which processor looks first.
+///  - A thread that needs an entry, and finds the lock of its own processor's timers held, makes
+///    the entry in those of another processor whose lock is free. A timer fires from whichever
+///    wheel has its entry. Only the order of timers that are overdue together, which is exact
+///    within one wheel, is then left to which processor looks first.
 ///  - It waits only if all locks are held.
 namespace verge::detail {
 
@@ -87,6 +87,9 @@ class hybrid final : public timer_engine {
   void grow(unsigned n) override;
   void move_timers(unsigned from, unsigned to) noexcept override;
   void drain() noexcept override;
+
+  void trim() noexcept override { chunks_.trim(); }
+  bool can_trim() const noexcept override { return chunks_.can_trim(); }
 
   timer_counts counts(unsigned p) const noexcept override;
   std::size_t bytes() const noexcept override;
@@ -190,10 +193,16 @@ class hybrid final : public timer_engine {
 // What clockwork and fast_path.h call directly.
 
 /// The word stays as it is: zero in new memory, and what the last timer left in memory that was
-/// freed. Other threads may be reading it.
+/// freed. Other threads may be reading it, and whether the timer is precise (`runs`), so these are
+/// only ever accessed as atomics: nothing is constructed over them.
 inline timer_node* hybrid::construct_node(void* memory) noexcept {
-  auto* n = static_cast<node*>(memory);
-  return ::new (static_cast<timer_node*>(n)) timer_node;
+  timer_node* const t = static_cast<node*>(memory);
+  t->run = nullptr;
+  t->next = nullptr;
+  t->refs.store(1, std::memory_order_relaxed);
+  t->runs.store(0, std::memory_order_relaxed);
+  t->does.store(nullptr, std::memory_order_relaxed);
+  return t;
 }
 inline timer_node* hybrid::construct(void* memory) noexcept { return construct_node(memory); }
 

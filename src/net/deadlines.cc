@@ -60,8 +60,8 @@ std::error_code io_descriptor::set_deadline(bool for_read, bool for_write, std::
   return error;
 }
 
-/// Returns whether an armed timer covers a deadline of d at `when`: it fires by then, and finds what
-/// is left. For a precise one it must be early enough to be armed anew, precisely.
+/// Returns whether an armed timer covers a deadline of d at `when`: it fires by then, and finds
+/// what is left. For a precise one it must be early enough to be armed anew, precisely.
 bool io_descriptor::covered_locked(const direction& d, std::int64_t when) const noexcept {
   const std::int64_t by = d.precise ? when - ahead_of_precise : when;
   return (directions_[0].armed != 0 && directions_[0].armed <= by) ||

@@ -23,11 +23,11 @@
 // that it is early enough for most deadlines to come; if the timer is still armed by then, the
 // entry is moved once more. (Among few timers it is not: a sleeping processor would wake for it.)
 //
-// A precise timer's entry has a key ahead of its time as well, by `early`: how much earlier a thread
-// has to aim to be awake when the timer is due. When the entry comes up the first time, it is moved to
-// the exact time, and `awake_until` tells the thread not to sleep any more. That a timer is precise
-// may be changed at any time by the threads that reset it: it decides where an entry is put, and every
-// place up to the due time is right.
+// A precise timer's entry has a key ahead of its time as well, by `early`: how much earlier a
+// thread has to aim to be awake when the timer is due. When the entry comes up the first time, it
+// is moved to the exact time, and `awake_until` tells the thread not to sleep any more. That a
+// timer is precise may be changed at any time by the threads that reset it: it decides where an
+// entry is put, and every place up to the due time is right.
 //
 // == Ground rules ==
 //
@@ -394,7 +394,7 @@ class hybrid_timers {
     return n;
   }
 
-  /// Whether `next` has become earlier since the last call, because an entry was moved to a time
+  /// Whether an entry was moved to an earlier time than was meant, since the last call, because
   /// that was taken over. Then the caller looks for sleepers, once it has released the lock.
   bool comes_earlier() noexcept {
     return std::exchange(comes_earlier_, false) && !mutated(hybrid_mutant::no_wake_after_move);
@@ -446,7 +446,7 @@ class hybrid_timers {
       if (hybrid_tag::is_for(tag, key) || mutated(hybrid_mutant::moves_without_entering)) {
         return key;
       }
-      if (swap(word, w, w | hybrid_word::entering)) return leave(t, token, 0);
+      if (swap(word, w, w | hybrid_word::entering)) return move(t, token, key, 0);
     }
   }
 
@@ -591,6 +591,13 @@ class hybrid_timers {
     }
   }
 
+  /// Lets go of a timer whose entry is moved, and was to be moved to `meant`. Returns the key.
+  std::int64_t move(node& t, std::uint32_t token, std::int64_t meant, std::int64_t now) noexcept {
+    const std::int64_t key = leave(t, token, 0, false, now);
+    if (key != 0 && key < meant) comes_earlier_ = true;
+    return key;
+  }
+
   /// Where an entry belongs; key 0: there is to be none.
   struct place {
     std::int64_t key{0};
@@ -651,7 +658,7 @@ class hybrid_timers {
       }
       if (!swap(word, w, w | hybrid_word::entering)) continue;
       const std::int64_t again = due <= head.when ? advance(t, w, head.token, now) : 0;
-      const std::int64_t key = again != 0 ? again : leave(t, head.token, 0, false, now);
+      const std::int64_t key = again != 0 ? again : move(t, head.token, key_for(t, due, now), now);
       if (key != 0) wheel_.insert(key, head.id, head.token);
       stay_awake_until(t, key, now);
       return again != 0 ? due : 0;
@@ -689,10 +696,9 @@ class hybrid_timers {
   void publish() noexcept {
     entries.store(wheel_.size(), std::memory_order_relaxed);
     const std::int64_t first = wheel_.first();
-    const std::int64_t before = next.load(std::memory_order_relaxed);
-    if (before == first) return;
-    next.store(first, std::memory_order_relaxed);
-    if (first != 0 && first < before) comes_earlier_ = true;
+    if (next.load(std::memory_order_relaxed) != first) {
+      next.store(first, std::memory_order_relaxed);
+    }
   }
 
   [[no_unique_address]] typename Policy::directory nodes_;

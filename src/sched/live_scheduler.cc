@@ -27,6 +27,7 @@ void live_scheduler::start(clockwork& timers) {
   scheduler_begins(*this);
   set_processors(processors());
   learn_from_sleep(0);
+  timers.on_growth([](void* m) noexcept { static_cast<monitor*>(m)->wake(); }, &monitor_);
   monitor_.start(*this);
 }
 

@@ -198,6 +198,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
 
   // sysmon.cc
   void monitor_begins() noexcept override;
+  void trim_memory() noexcept override;
+  bool can_trim_memory() const noexcept override;
   bool stopping() const noexcept override { return stopping_.load(std::memory_order_acquire); }
   bool sysmon_look(std::int64_t now) noexcept override;
   bool all_idle() const noexcept override { return idle_.count() >= processors(); }

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 /// Real-time priority for the thread that sleeps until the next timer, and for the monitor
-/// (runtime_options::realtime): on a busy machine the kernel runs such a thread as soon as it wakes,
-/// before all ordinary ones.
+/// (runtime_options::realtime): on a busy machine the kernel runs such a thread as soon as it
+/// wakes, before all ordinary ones.
 ///
 /// A worker raises its priority before it sleeps. What it finds due it begins to run at that
 /// priority: a thread that becomes an ordinary one on a busy machine waits for its turn like any

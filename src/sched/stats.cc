@@ -62,7 +62,7 @@ runtime_stats runtime::stats() const {
   all.spare_used = s.spare_used();
   all.poll_rescues = s.poll_rescues();
   all.threads = s.workers_started();
-  all.timer_bytes = e.bytes() + core_->timers->memory().bytes_reserved;
+  all.timer_bytes = e.bytes() + core_->timers->memory().bytes_held;
   return all;
 }
 

@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include <engine/clockwork.h>
 #include <sched/live_scheduler.h>
 
 namespace verge::detail {
@@ -32,6 +33,15 @@ bool live_scheduler::allows_deep_sleep() noexcept {
 void live_scheduler::monitor_begins() noexcept {
   realtime::state own;
   realtime_.raise(own);
+}
+
+void live_scheduler::trim_memory() noexcept {
+  timers_->trim();
+  engine_->trim();
+}
+
+bool live_scheduler::can_trim_memory() const noexcept {
+  return timers_->can_trim() || engine_->can_trim();
 }
 
 bool live_scheduler::sysmon_look(std::int64_t now) noexcept {

@@ -54,6 +54,7 @@ class explored_tag {
     return static_cast<std::uint32_t>(value_.load(o));
   }
   void store(std::uint32_t v, std::memory_order o) { value_.store(v, o); }
+  void reset(std::uint32_t v) { value_.reset(v); }
 
  private:
   explored_atomic<std::uint64_t> value_;
@@ -139,6 +140,7 @@ struct hybrid_setup {
   std::size_t on = 0;
   bool freed = false;    ///< and its handle was destroyed: the node can be reused
   bool precise = false;  ///< its entry comes up 20 hours before it is due
+  bool blank = false;    ///< freed, and its memory was given back: it reads as zeros
 };
 
 struct hybrid_scenario {
@@ -157,6 +159,7 @@ inline std::string to_text(const hybrid_scenario& s) {
     if (t.period != 0) text += "/" + std::to_string(t.period);
     if (t.stopped) text += "x";
     if (t.freed) text += "-";
+    if (t.blank) text += "0";
     if (t.precise) text += "!";
     if (t.on != 0) text += "^" + std::to_string(t.on);
     text += ",";
@@ -209,6 +212,10 @@ class hybrid_world final : public program, public watcher {
       if (how.freed) {
         t.dropped = true;
         released(&t);
+      }
+      if (how.blank) {
+        t.word.reset(0);
+        t.tag.reset(0);
       }
       t.at_start = armed(t);
     }
