@@ -16,7 +16,7 @@
 #include "../store/rocks_store.h"
 #include "connection.h"
 
-/// The task server as a whole: a store, the committer's thread, listeners.
+/// The task server as a whole: a store, the committer, listeners.
 namespace verge::server {
 
 struct server_options {
@@ -65,7 +65,7 @@ class task_server {
   std::mutex lock_;
   std::vector<std::weak_ptr<connection>> connections_;
   std::size_t sweep_at_{64};
-  std::thread committing_;
+  join_handle<> committing_;
   join_handle<> accepting_;
   join_handle<> watching_;
   bool stopped_{false};
