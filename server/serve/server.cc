@@ -51,12 +51,20 @@ task_server::task_server(server_options options, std::function<void(const std::s
     clock_watch_ = fd::adopt(make_clock_watch()).or_throw();
     co_return;
   });
+  if (options_.http) {
+    web_ = std::make_unique<web::web_server>(runtime_, *committer_, *options_.http);
+  }
   committing_ = std::thread([this] { committer_->run(&runtime_); });
   accepting_ = runtime_.spawn([this] { return accept(); });
   watching_ = runtime_.spawn([this] { return watch_clock(); });
 }
 
 task_server::~task_server() { stop(); }
+
+std::optional<endpoint> task_server::http_address() const {
+  if (web_ == nullptr) return std::nullopt;
+  return web_->address();
+}
 
 void task_server::drain(bool on) {
   /// A client without a connection: it only passes the command on.
@@ -107,6 +115,7 @@ void task_server::stop() {
   if (std::exchange(stopped_, true)) return;
   static_cast<void>(listener_.close());
   static_cast<void>(clock_watch_.close());
+  if (web_ != nullptr) web_->close();
   accepting_.join();
   watching_.join();
   {
@@ -116,7 +125,8 @@ void task_server::stop() {
     }
   }
   // A client that does not take its replies does not keep the server from ending.
-  for (int i = 0; i < 500 && house_->open.load() != 0; ++i) std::this_thread::sleep_for(10ms);
+  const auto open = [this] { return house_->open.load() + (web_ != nullptr ? web_->open() : 0); };
+  for (int i = 0; i < 500 && open() != 0; ++i) std::this_thread::sleep_for(10ms);
   committer_->stop();
   committing_.join();
 }

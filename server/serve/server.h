@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 #include <verge/runtime.h>
 
 #include "../store/rocks_store.h"
+#include "../web/web_server.h"
 #include "connection.h"
 
 /// The task server as a whole: a store, the committer's thread, listeners.
@@ -27,6 +29,7 @@ struct server_options {
   broker_options broker;
   connection_limits limits;
   rocks_options rocks;
+  std::optional<web::web_options> http;  ///< nothing: no HTTP
   unsigned processors{0};
 };
 
@@ -44,6 +47,8 @@ class task_server {
 
   /// Where it listens.
   endpoint address() const { return address_; }
+  /// And where HTTP is served, if it is.
+  std::optional<endpoint> http_address() const;
   /// Takes no connections and no commands any more, and answers what was given. The store is
   /// closed by the destructor.
   void stop();
@@ -68,6 +73,7 @@ class task_server {
   std::thread committing_;
   join_handle<> accepting_;
   join_handle<> watching_;
+  std::unique_ptr<web::web_server> web_;
   bool stopped_{false};
 };
 
