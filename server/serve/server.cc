@@ -44,7 +44,10 @@ task_server::task_server(server_options options, std::function<void(const std::s
       runtime_({.processors = options_.processors}) {
   house_ = std::make_unique<connection_house>(*committer_, options_.limits,
                                               beanstalk::identify(options_.limits.body));
-  committer_->on_failure = std::move(on_failure);
+  committer_->on_failure = [this, told = std::move(on_failure)](const std::string& why) {
+    signs_.failed.store(true);
+    if (told) told(why);
+  };
   runtime_.run([this]() -> verge::task<> {
     listener_ = tcp_listener::listen(options_.listen).or_throw();
     address_ = listener_.local().or_throw();
@@ -52,6 +55,9 @@ task_server::task_server(server_options options, std::function<void(const std::s
     co_return;
   });
   if (options_.http) {
+    web::api_settings& api = options_.http->limits.api;
+    api.condition = &signs_;
+    if (!options_.in_memory) api.disk = options_.directory;
     web_ = std::make_unique<web::web_server>(runtime_, *committer_, *options_.http);
   }
   committing_ = std::thread([this] { committer_->run(&runtime_); });
@@ -107,6 +113,8 @@ verge::task<> task_server::watch_clock() {
     if (error) co_return;
     std::uint64_t ignored = 0;
     static_cast<void>(!::read(clock_watch_.native_handle(), &ignored, sizeof ignored));
+    signs_.last_clock_step.store(wall_now());
+    signs_.clock_steps.fetch_add(1);
     committer_->clock_stepped();
   }
 }

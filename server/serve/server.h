@@ -60,6 +60,9 @@ class task_server {
   verge::task<> watch_clock();
 
   server_options options_;
+  web::signs signs_;
+  /// Outlives the committer, which may still hold connections of it.
+  std::unique_ptr<web::web_server> web_;
   std::unique_ptr<store> store_;
   std::unique_ptr<committer> committer_;
   std::unique_ptr<connection_house> house_;
@@ -73,7 +76,6 @@ class task_server {
   std::thread committing_;
   join_handle<> accepting_;
   join_handle<> watching_;
-  std::unique_ptr<web::web_server> web_;
   bool stopped_{false};
 };
 

@@ -142,10 +142,17 @@ TEST_F(a_web_server, gives_every_response_of_the_contract_and_no_other) {
   judge(415, "POST", kicks, web().ask("POST", t + "/kick", "{}", {}));
   expect(200, "GET", "/v1/forecast", "/v1/forecast?minutes=2");
   expect(400, "GET", "/v1/forecast", "/v1/forecast?minutes=0");
-  for (const char* const plain : {"/v1/server"}) {
+  for (const char* const plain :
+       {"/v1/server", "/metrics", "/health", "/ready", "/openapi.json", "/"}) {
     expect(200, "GET", plain, plain);
     expect(400, "GET", plain, std::string(plain) + "?unknown=1");
   }
+  {
+    http_wire stream(port());
+    stream.send_request("GET", "/v1/events", "", {});
+    judge(200, "GET", "/v1/events", stream.head());
+  }
+  expect(400, "GET", "/v1/events", "/v1/events?unknown=1");
   // The end.
   const std::string drain = "/v1/server/drain";
   expect(400, "POST", drain, drain, "{}");
@@ -153,6 +160,14 @@ TEST_F(a_web_server, gives_every_response_of_the_contract_and_no_other) {
   expect(200, "POST", drain, drain, R"({"on":true})");
   expect(503, "POST", tasks, t + "/tasks", R"({"body":"late"})");
   expect(503, "PUT", keys, t + "/keys/k", R"({"body":"late"})");
+  expect(503, "GET", "/ready", "/ready");
+  expect(200, "GET", "/health", "/health");
+  // A committer that does not answer in time: no time at all is given here.
+  options_.http->limits.probe = 0ms;
+  restart();
+  http_answer sick;
+  wait_until([&] { return (sick = web().ask("GET", "/health")).status == 503; });
+  judge(503, "GET", "/health", sick);
   EXPECT_THAT(contract_.unseen(), IsEmpty());
 }
 

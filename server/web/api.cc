@@ -44,6 +44,12 @@ constexpr std::array routes{
     route{"GET", "/v1/server", scope::read, &show_server},
     route{"POST", "/v1/server/drain", scope::admin, &drain_server},
     route{"GET", "/v1/forecast", scope::read, &show_forecast},
+    route{"GET", "/v1/events", scope::read, &stream_events},
+    route{"GET", "/metrics", scope::read, &show_metrics},
+    route{"GET", "/health", scope::open, &show_health},
+    route{"GET", "/ready", scope::open, &show_readiness},
+    route{"GET", "/openapi.json", scope::open, &show_contract},
+    route{"GET", "/", scope::open, &show_page},
 };
 
 /// The values of what is in braces, or nothing if the path is not of this pattern.
@@ -83,7 +89,7 @@ std::optional<std::vector<std::string>> match(std::string_view pattern, std::str
 
 }  // namespace
 
-operation plan(const http::request& r, const api_limits& limits) {
+operation plan(const http::request& r, const api_settings& limits) {
   const std::string_view method = r.method() == "HEAD" ? "GET" : r.method();
   std::string allowed;
   for (const route& one : routes) {
@@ -98,6 +104,7 @@ operation plan(const http::request& r, const api_limits& limits) {
     operation op = one.plan(c);
     c.finish_query();
     op.needs = one.needs;
+    op.route = one.pattern;
     if (one.pattern.starts_with("/v1/tubes/{tube}")) op.tube = c.tube();
     return op;
   }

@@ -56,7 +56,7 @@ void refuse_parameter(const char* name, const std::string& detail) {
   throw refused({.type = "bad-value", .detail = std::string(name) + " " + detail, .where = name});
 }
 
-call::call(const http::request& r, const api_limits& limits, std::vector<std::string> parts)
+call::call(const http::request& r, const api_settings& limits, std::vector<std::string> parts)
     : request_(r), limits_(limits), parts_(std::move(parts)), query_(parse_query(r.query())) {}
 
 std::string call::tube() const {

@@ -15,10 +15,10 @@ namespace verge::server::web {
 class call {
  public:
   /// `parts` are the values of what the route's pattern has in braces.
-  call(const http::request& r, const api_limits& limits, std::vector<std::string> parts);
+  call(const http::request& r, const api_settings& limits, std::vector<std::string> parts);
 
   const http::request& request() const noexcept { return request_; }
-  const api_limits& limits() const noexcept { return limits_; }
+  const api_settings& limits() const noexcept { return limits_; }
 
   /// The tube of the path.
   std::string tube() const;
@@ -40,7 +40,7 @@ class call {
 
  private:
   const http::request& request_;
-  const api_limits& limits_;
+  const api_settings& limits_;
   std::vector<std::string> parts_;
   std::map<std::string, std::string> query_;
   std::vector<std::string_view> known_;

@@ -33,6 +33,14 @@ operation show_server(call& c);
 operation drain_server(call& c);
 operation show_forecast(call& c);
 
+// site_operations.cc
+operation show_page(call& c);
+operation show_contract(call& c);
+operation show_metrics(call& c);
+operation show_health(call& c);
+operation show_readiness(call& c);
+operation stream_events(call& c);
+
 /// The operation that gives the broker one command.
 operation ask(command cmd, std::function<http::response(reply&)> answer);
 http::response json_response(const ordered_json& j, int status = 200);

@@ -133,7 +133,14 @@ verge::task<bool> web_connection::take(std::string_view& received) {
 }
 
 verge::task<bool> web_connection::serve() {
+  const auto begin = clock::now();
+  route_ = "none";
   http::response r = co_await respond();
+  if (house_.log != nullptr) log(r, begin);
+  if (std::exchange(streams_, false)) {
+    co_await stream_events();
+    co_return false;
+  }
   const http::request& asked = parser_.current();
   const bool may_stay = !broken_ && !house_.stopping.load(std::memory_order_relaxed);
   const http::connection after = http::connection_after(asked, may_stay);
@@ -155,6 +162,7 @@ verge::task<http::response> web_connection::respond() {
     if (house_.check_host) check_host(asked, house_.hosts);
     check_origin(asked);
     op = plan(asked, house_.limits.api);
+    route_ = op.route;
     if (may_repeat(asked)) {
       key = asked.header("idempotency-key");
       std::string print(asked.target());
@@ -190,6 +198,10 @@ verge::task<http::response> web_connection::respond() {
 
 verge::task<http::response> web_connection::perform(operation op) {
   if (op.what == operation::kind::answer) co_return std::move(op.ready);
+  if (op.what == operation::kind::events) {
+    streams_ = parser_.current().method() == "GET";
+    co_return http::response{.content_type = "text/event-stream"};
+  }
   {
     std::lock_guard held(lock_);
     replies_.clear();
@@ -220,6 +232,30 @@ verge::task<http::response> web_connection::perform(operation op) {
     r = response_of(e.what_is_wrong());
   }
   co_return r;
+}
+
+void web_connection::log(const http::response& r, clock::time_point begin) {
+  const std::chrono::duration<double, std::milli> took = clock::now() - begin;
+  house_.log->write("request", {{"method", parser_.current().method()},
+                                {"route", route_},
+                                {"status", std::int64_t{r.status}},
+                                {"bytes", static_cast<std::int64_t>(r.body.size())},
+                                {"ms", took.count()}});
+}
+
+/// Until the client leaves, which a failing write shows, or the server ends. The end of the
+/// connection is the end of the stream.
+verge::task<> web_connection::stream_events() {
+  chan<event_text> events = house_.events->subscribe();
+  std::string head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n";
+  head.append(always).append("\r\nretry: 2000\n\n");
+  bool open = co_await write(head);
+  while (open) {
+    const std::optional<event_text> next = co_await recv(events);
+    if (!next) break;
+    open = co_await write(**next);
+  }
+  house_.events->forget(events);
 }
 
 /// False if the replies have not come.

@@ -15,7 +15,9 @@
 #include <verge/task.h>
 
 #include "../broker/committer.h"
+#include "../text/event_log.h"
 #include "api.h"
+#include "events.h"
 #include "http1/memory_budget.h"
 #include "http1/request_parser.h"
 #include "idempotency.h"
@@ -32,7 +34,7 @@
 namespace verge::server::web {
 
 struct web_limits {
-  api_limits api;
+  api_settings api;
   http::limits http{.header_bytes = 16U << 10, .headers = 100, .body_bytes = 16U << 20};
   std::size_t connections{10'000};
   std::size_t memory{512U << 20};  ///< of all buffers of requests and responses
@@ -44,13 +46,20 @@ struct web_limits {
 
 /// What all connections share.
 struct web_house {
-  web_house(committer& c, const web_limits& l) : to(c), limits(l), budget(l.memory), answers({}) {}
+  web_house(committer& c, const web_limits& l)
+      : to(c),
+        limits(l),
+        budget(l.memory),
+        answers({}),
+        events(std::make_shared<event_source>(c, limits.api)) {}
 
   committer& to;
   const web_limits limits;
   http::memory_budget budget;
   idempotency answers;
-  bool check_host{true};  ///< only loopback is listened on, and there are no tokens
+  const std::shared_ptr<event_source> events;
+  event_log* log{nullptr};  ///< of requests, if they are logged
+  bool check_host{true};    ///< only loopback is listened on, and there are no tokens
   std::vector<std::string> hosts;
   std::atomic<std::size_t> open{0};
   std::atomic<bool> stopping{false};
@@ -80,6 +89,8 @@ class web_connection final : public client, public std::enable_shared_from_this<
   verge::task<bool> serve();
   verge::task<http::response> respond();
   verge::task<http::response> perform(operation op);
+  verge::task<> stream_events();
+  void log(const http::response& r, clock::time_point begin);
   verge::task<bool> wait_for_replies(bool may_be_long, bool is_probe);
   verge::task<bool> send(http::response r, http::connection after, bool with_body);
   verge::task<bool> write(std::string_view bytes);
@@ -94,6 +105,8 @@ class web_connection final : public client, public std::enable_shared_from_this<
   std::array<char, 8192> in_;
   std::size_t already_read_{0};  ///< bytes of in_ that the watching task has read
   bool broken_{false};           ///< a reply is outstanding that no request waits for
+  bool streams_{false};          ///< the response is a stream of events
+  std::string_view route_;       ///< of the request that is served
 
   std::mutex lock_;
   std::vector<reply> replies_;

@@ -12,12 +12,14 @@ web_server::web_server(runtime& rt, committer& to, const web_options& options)
     : house_(to, options.limits) {
   house_.hosts = options.hosts;
   house_.check_host = options.only_loopback;
+  house_.log = options.log;
   rt.run([&]() -> verge::task<> {
     listener_ = tcp_listener::listen(options.listen).or_throw();
     address_ = listener_.local().or_throw();
     co_return;
   });
   accepting_ = rt.spawn([this] { return accept(); });
+  telling_ = rt.spawn([this] { return event_source::run(house_.events); });
 }
 
 verge::task<> web_server::accept() {
@@ -48,6 +50,8 @@ void web_server::close() {
   house_.stopping.store(true);
   static_cast<void>(listener_.close());
   accepting_.join();
+  house_.events->stop();
+  telling_.join();
   std::lock_guard held(lock_);
   for (const auto& weak : connections_) {
     if (const auto c = weak.lock()) c->finish();

@@ -23,6 +23,8 @@ struct web_options {
   std::vector<std::string> hosts;
   /// Whether only this machine can reach it, and Host is checked therefore.
   bool only_loopback{true};
+  /// Requests are logged here, if anywhere. It has to outlive the server.
+  event_log* log{nullptr};
 };
 
 class web_server {
@@ -49,6 +51,7 @@ class web_server {
   std::vector<std::weak_ptr<web_connection>> connections_;
   std::size_t sweep_at_{64};
   join_handle<> accepting_;
+  join_handle<> telling_;
   bool closed_{false};
 };
 

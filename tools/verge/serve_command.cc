@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <verge/version.h>
 
 #include "serve/server.h"
+#include "text/event_log.h"
 
 namespace verge::server {
 
@@ -40,8 +42,14 @@ bool is_loopback(const endpoint& at) {
 serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
   serve_ = tool.add_subcommand("serve", "Serve delayed tasks that survive a crash");
   serve_->add_option("--listen", listen_, "Address and port")->capture_default_str();
-  serve_->add_option("--http", http_,
-                     "Address and port for HTTP, like 127.0.0.1:11380; none if it is not given");
+  serve_
+      ->add_option("--http", http_,
+                   "Address and port for HTTP, like 127.0.0.1:11380; none if it is not given")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  serve_->add_option("--log", log_, "What is logged to standard error, and in which form")
+      ->check(CLI::IsMember({"off", "text", "json"}))
+      ->capture_default_str();
+  serve_->add_flag("--log-requests", log_requests_, "Every HTTP request is logged as well");
   serve_->add_option("--http-host", http_hosts_,
                      "A name besides localhost that HTTP requests may be sent to");
   serve_->add_option("--data", directory_, "The directory that tasks are kept in")
@@ -160,6 +168,11 @@ int serve_command::serve() {
   options.limits.connections = connections_;
   options.rocks.memtable_bytes = memtable_;
   options.processors = processors_;
+  event_log log(log_ == "json"   ? event_log::form::json
+                : log_ == "text" ? event_log::form::text
+                                 : event_log::form::off,
+                STDERR_FILENO);
+  if (log_requests_ && options.http) options.http->log = &log;
   raise_descriptor_limit();
 
   // Before any thread is started, so that all have them blocked and sigwait gets them.
@@ -172,6 +185,7 @@ int serve_command::serve() {
   const pid_t self = ::getpid();
   task_server server(options, [&](const std::string& why) {
     std::fprintf(stderr, "verge: %s\n", why.c_str());
+    log.write("write-stopped", {{"why", why}});
     failed.store(true);
     ::kill(self, SIGTERM);
   });
@@ -182,12 +196,16 @@ int serve_command::serve() {
     std::printf("and over HTTP at http://%s/\n", at->to_string().c_str());
   }
   std::fflush(stdout);
+  log.write("started", {{"version", version()},
+                        {"tasks", server.address().to_string()},
+                        {"durability", durability_}});
   for (;;) {
     int got = 0;
     if (::sigwait(&signals, &got) != 0) continue;
     if (got == SIGUSR1 || got == SIGUSR2) {
       server.drain(got == SIGUSR1);
       std::printf(got == SIGUSR1 ? "takes no more puts\n" : "takes puts again\n");
+      log.write(got == SIGUSR1 ? "draining" : "taking", {});
       std::fflush(stdout);
       continue;
     }
@@ -195,6 +213,7 @@ int serve_command::serve() {
   }
   server.stop();
   std::printf("stopped\n");
+  log.write("stopped", {{"status", std::int64_t{failed.load() ? disk_failed : 0}}});
   return failed.load() ? disk_failed : 0;
 }
 

@@ -32,6 +32,8 @@ class serve_command {
   std::string listen_{"127.0.0.1:11300"};
   std::string http_;
   std::vector<std::string> http_hosts_;
+  std::string log_{"off"};
+  bool log_requests_{false};
   std::string directory_{"verge-data"};
   std::string durability_{"synced"};
   std::string leases_{"durable"};
