@@ -49,7 +49,6 @@ bool is_in(const task& t, place_kind kind) noexcept {
 
 survey_view broker::survey(const command& cmd) {
   survey_view v;
-  v.all = view_of_all();
   v.now = wall_;
   std::vector<tube*> chosen;
   for (tube* t : tubes_in_order_) {
@@ -61,6 +60,7 @@ survey_view broker::survey(const command& cmd) {
                     by_name);
   v.more = n < chosen.size();
   for (std::size_t i = 0; i < n; ++i) v.tubes.push_back(view_of(*chosen[i]));
+  v.all = view_of_all();
   return v;
 }
 

@@ -23,6 +23,8 @@ task_view broker::view_of(entry& e) {
 
 tube_view broker::view_of(tube& t) {
   tube_view v;
+  // Looking at the first ones may find that they are leased: the counts come after that.
+  v.oldest_ready = oldest_ready(t);
   v.name = t.name;
   v.urgent = t.urgent;
   v.ready = t.count(task_state::ready);
@@ -38,7 +40,6 @@ tube_view broker::view_of(tube& t) {
   v.deletes = t.deletes;
   v.pauses = t.pauses;
   v.reserves = t.reserves;
-  v.oldest_ready = oldest_ready(t);
   return v;
 }
 

@@ -255,9 +255,9 @@ TEST_F(a_web_server, lets_a_lease_outlast_its_connection_and_a_restart) {
     got = w.ask("POST", "/v1/tubes/t/reserve").json()["tasks"][0];
   }
   restart();
+  EXPECT_EQ(web().ask("GET", "/v1/tubes/t").json()["reserved"], 1);
   EXPECT_EQ(web().ask("POST", "/v1/tubes/t/reserve").json()["tasks"].size(), 0U)
       << "the lease is still in force";
-  EXPECT_EQ(web().ask("GET", "/v1/tubes/t").json()["reserved"], 1);
   EXPECT_EQ(web().ask("POST", lease_path(got, "touch")).status, 200);
   EXPECT_EQ(web().ask("POST", lease_path(got, "ack")).status, 200);
   EXPECT_EQ(web().ask("POST", lease_path(got, "ack")).status, 404);
