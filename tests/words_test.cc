@@ -24,7 +24,7 @@ using testing::IsEmpty;
 
 const fs::path root = VERGE_SOURCE_DIR;
 
-constexpr std::array folders{".ci",     "bench",  "cmake", "docs",  "examples",
+constexpr std::array folders{".ci",     "bench",  "cmake", "docs",  "examples", "http1",
                              "include", "server", "src",   "tests", "tools"};
 
 /// Not checked: this file, which lists the words.
