@@ -60,8 +60,8 @@ constexpr std::int64_t with_slack(std::int64_t when, std::int64_t slack) noexcep
   return latest >> bit << bit;
 }
 
-/// The slack of a timer with delay `d` where timers are coalesced: an eighth of the delay, at most 4
-/// ms; none below 100 us, where so little saves nothing.
+/// The slack of a timer with delay `d` where timers are coalesced: an eighth of the delay, at most
+/// 4 ms; none below 100 us, where so little saves nothing.
 constexpr std::int64_t coalescing_slack(std::int64_t d) noexcept {
   if (d < 100'000) return 0;
   return d / 8 < 4'000'000 ? d / 8 : 4'000'000;
