@@ -162,16 +162,21 @@ class basic_timer_queue {
     const std::int64_t t = advance(now);
     std::size_t called = 0;
     for (; called < at_most; ++called) {
-      std::optional<Callback> f = pop(t);
-      if (!f) break;
-      (*f)();
+      const due_timer d = first_due(t);
+      if (d.n == nullptr) break;
+      Callback f = std::move(*d.n->f);
+      end(*d.n, d.index);
+      f();
     }
     return called;
   }
 
   /// Ends the first timer that is due at `now` and returns its callback, which the caller calls;
   /// nothing if none is due.
-  std::optional<Callback> pop(time_point now) { return pop(advance(now)); }
+  std::optional<Callback> pop(time_point now) {
+    const due_timer d = first_due(advance(now));
+    return d.n == nullptr ? std::nullopt : end(*d.n, d.index);
+  }
 
   /// The number of pending timers.
   [[nodiscard]] std::size_t size() const noexcept { return live_; }
@@ -268,11 +273,17 @@ class basic_timer_queue {
     return t;
   }
 
-  std::optional<Callback> pop(std::int64_t t) {
+  struct due_timer {
+    node* n;
+    std::uint32_t index;
+  };
+
+  /// The first timer that is due at `t`, without its entry; nullptr if there is none.
+  due_timer first_due(std::int64_t t) {
     owner judge{*this};
     for (;;) {
       unsigned steps = std::numeric_limits<unsigned>::max();
-      if (!wheel_.ready(t, judge, steps)) return std::nullopt;
+      if (!wheel_.ready(t, judge, steps)) return {nullptr, 0};
       const auto head = wheel_.front();
       wheel_.pop();
       node* n = judge.find(head.id, head.token);
@@ -283,7 +294,7 @@ class basic_timer_queue {
         continue;
       }
       n->key = 0;
-      return end(*n, head.id);
+      return {n, head.id};
     }
   }
 
