@@ -11,8 +11,8 @@ namespace {
 class io_uring_loop {
  public:
   io_uring_loop() {
-    if (io_uring_queue_init(8, &ring_, 0) == 0) return watch();
-    allowed_ = false;
+    allowed_ = io_uring_queue_init(8, &ring_, 0) == 0;
+    if (allowed_) watch();
   }
   ~io_uring_loop() {
     if (allowed_) io_uring_queue_exit(&ring_);
