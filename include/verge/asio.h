@@ -120,8 +120,8 @@ template <class Executor = ::asio::any_io_executor>
 using basic_asio_timer = detail::asio_timer<detail::standalone_asio, Executor>;
 using asio_timer = basic_asio_timer<>;
 
-/// Runs the context in simulated time, on a thread that takes part in the simulation: handlers run
-/// at once, and when none is ready, time moves to the next timer. A day takes milliseconds, and the
+/// Runs the context in simulated time: handlers run at once, and when none is ready, time moves to
+/// the next timer. A day takes milliseconds, and the
 /// same seed gives the same run: it decides the order of timers that are due at the same time.
 ///
 ///   verge::simulation sim(seed);
@@ -131,8 +131,9 @@ using asio_timer = basic_asio_timer<>;
 ///
 /// Returns the number of handlers that ran when the context has no work left or is stopped, or when
 /// `d` of simulated time has passed. Throws verge::deadlock if the context waits for something else
-/// than verge's timers, which no time brings. Sockets work if both ends are in the context. From the
-/// first call on, timers of this context fire only in this function.
+/// than verge's timers, which no time brings. Handlers run on a thread of the simulation, while the
+/// caller waits, and must not block. Sockets work if both ends are in the context. From the first
+/// call on, timers of this context fire only in this function.
 inline std::size_t run_simulated(simulation& sim, ::asio::io_context& context) {
   return detail::run_simulated<detail::standalone_asio>(sim, context, clock::time_point::max());
 }

@@ -521,7 +521,7 @@ std::string a_day_of_time_outs(std::uint64_t seed) {
       if (verge::clock::now() - start < 24h) talk(i);
     });
   };
-  for (unsigned i = 0; i < 20; ++i) {
+  for (unsigned i = 0; i < 10; ++i) {
     all.push_back({timer(io), timer(io), std::mt19937_64(i)});
     talk(static_cast<int>(i));
   }

@@ -11,6 +11,7 @@
 #include <verge/detail/asio_wait.h>
 #include <verge/duration.h>
 #include <verge/simulation.h>
+#include <verge/task.h>
 #include <verge/time.h>
 
 #pragma GCC visibility push(default)
@@ -119,19 +120,18 @@ class asio_timer {
   asio_timer_state state_;
 };
 
-/// Runs a context on a thread that takes part in a simulation, until `limit` or until it has no work
-/// left.
+/// Runs a context until `limit` or until it has no work left. A task, as moving time from a task
+/// needs no change of threads.
 template <class Asio, class Context>
-std::size_t run_simulated(simulation& sim, Context& context, clock::time_point limit) {
-  auto& timers = Asio::template use_service<asio_service<Asio>>(context);
-  timers.simulate(sim.seed());
+task<std::size_t> simulated_loop(asio_service<Asio>& timers, Context& context,
+                                 clock::time_point limit) {
   for (std::size_t handlers = 0;;) {
     handlers += context.poll();
-    if (context.stopped()) return handlers;
+    if (context.stopped()) co_return handlers;
     const auto next = timers.next();
     if (limit != clock::time_point::max() && (!next || *next > limit)) {
-      sleep_until(limit).wait();
-      return handlers;
+      co_await sleep_until(limit);
+      co_return handlers;
     }
     if (!next) {
       throw deadlock(
@@ -139,9 +139,16 @@ std::size_t run_simulated(simulation& sim, Context& context, clock::time_point l
           "pending; in simulated time all time-outs must be timers of verge, and all other work "
           "must be ready when time moves");
     }
-    sleep_until(*next).wait();
+    co_await sleep_until(*next);
     timers.run_due();
   }
+}
+
+template <class Asio, class Context>
+std::size_t run_simulated(simulation& sim, Context& context, clock::time_point limit) {
+  auto& timers = Asio::template use_service<asio_service<Asio>>(context);
+  timers.simulate(sim.seed());
+  return sim.run(simulated_loop<Asio>(timers, context, limit));
 }
 
 }  // namespace verge::detail
