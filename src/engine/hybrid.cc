@@ -72,7 +72,10 @@ timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noe
   timers& ts = *timers_[p];
   const std::int64_t next = ts.next.load(std::memory_order_relaxed);
   if (!is_due(host_, next, now)) return {.now = now, .next = next, .ran = 0};
+  return run_due(ts, now);
+}
 
+timer_check hybrid::run_due(timers& ts, std::int64_t now) noexcept {
   unsigned ran = 0;
   unsigned steps = step_limit;
   timers::fired_timer batch[batch_size];

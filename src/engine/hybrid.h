@@ -138,6 +138,9 @@ class hybrid final : public timer_engine {
     return {timers_.data(), made_.load(std::memory_order_acquire)};
   }
   static timer_node* construct_node(void* memory) noexcept;
+  /// What check_timers() does if a timer is due. Not inline: every turn of a task pays for what
+  /// check_timers() sets up, and this needs a large frame.
+  [[gnu::noinline]] timer_check run_due(timers& ts, std::int64_t now) noexcept;
   static node& as_node(timer_node& t) noexcept { return static_cast<node&>(t); }
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
   bool finish_reset(node& t, std::int64_t when, std::int64_t period, timers::change so_far);
