@@ -99,6 +99,10 @@ class basic_loop_timers {
   [[nodiscard]] std::size_t size() const noexcept { return timers_.size(); }
   [[nodiscard]] bool empty() const noexcept { return timers_.empty(); }
 
+  /// When to call run() next, for a loop that does not watch fd(); nothing if no timer is pending.
+  /// Never later than the first timer.
+  [[nodiscard]] std::optional<time_point> next() const noexcept { return timers_.next(); }
+
   /// Calls what is due, at most `at_most` callbacks, and returns how many were called. If there are
   /// more, or if a callback throws, fd() stays readable.
   std::size_t run(std::size_t at_most = std::numeric_limits<std::size_t>::max()) {

@@ -94,6 +94,12 @@ class basic_shared_timer_queue {
   }
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
+  /// As timer_queue::next. A loop that is to be woken calls sleep_until().
+  [[nodiscard]] std::optional<time_point> next() const noexcept {
+    const std::lock_guard held(mutex_);
+    return timers_.next();
+  }
+
   /// For the loop, before it waits: when to call run() next; nothing if no timer is pending. From
   /// now on `wake` is called if a timer becomes earlier than that.
   std::optional<time_point> sleep_until() {

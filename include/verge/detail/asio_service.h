@@ -131,7 +131,7 @@ class asio_service : public Asio::execution_context::service {
   /// alarm's handler runs where Asio completes it, whatever the executor.
   void use(const any_executor& executor) {
     const lock held(mutex_);
-    if (!alarm_) alarm_.emplace(executor);
+    if (!alarm_ && !is_shut_down_) alarm_.emplace(executor);
   }
 
   /// Begins a wait until the timer's expiry. Throws std::bad_alloc, and has changed nothing then.
@@ -228,9 +228,13 @@ class asio_service : public Asio::execution_context::service {
   /// The context is being destroyed: handlers are destroyed without being called.
   void shutdown() override {
     std::vector<asio_wait_base*> pending;
+    std::optional<typename Asio::steady_timer> alarm;
     {
       const lock held(mutex_);
       is_shut_down_ = true;
+      // Asio's service of timers may be younger than this one, and is destroyed first then.
+      if (alarm_) alarm.emplace(std::move(*alarm_));
+      alarm_.reset();
       pending.reserve(queue_.size());
       while (auto w = queue_.pop(clock::time_point::max())) pending.push_back(*w);
       for (asio_wait_base* w : pending) asio_wait_list::remove(*w);
