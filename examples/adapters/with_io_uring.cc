@@ -1,4 +1,4 @@
-// verge's timers in a loop over io_uring: one request that stays, and completes when a timer is due.
+// verge's timers in a loop over io_uring: one request stays, and completes when a timer is due.
 // Exits with 77, which ctest takes for "skipped", where the kernel does not allow io_uring.
 
 #include <liburing.h>

@@ -29,9 +29,9 @@
 #include <string_view>
 #include <system_error>
 
-#include "memory_budget.h"
-#include "request_parser.h"
-#include "response.h"
+#include "http1/memory_budget.h"
+#include "http1/request_parser.h"
+#include "http1/response.h"
 
 namespace http {
 

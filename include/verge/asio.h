@@ -57,7 +57,7 @@
 /// What is the same: completion tokens, associated executors, allocators and cancellation slots
 /// (from Asio 1.19 and Boost 1.77 on, so `co_await (a || b)` works); a pending wait is work that
 /// keeps run() from returning; destroying a timer cancels its waits; destroying the context
-/// destroys handlers without calling them. A handler is never called inside async_wait() or cancel().
+/// destroys handlers without calling them. No handler is called inside async_wait() or cancel().
 ///
 /// <verge/boost_asio.h> is the same for Boost.Asio. Not part of <verge/verge.h>, as it needs the
 /// headers of standalone Asio, 1.18 or later.

@@ -123,8 +123,10 @@ void add_shown(std::string& out, const view& v, const server_identity& me) {
       [&](const auto& shown) {
         if constexpr (std::is_same_v<std::decay_t<decltype(shown)>, server_view>) {
           return yaml(shown, me);
-        } else {
+        } else if constexpr (requires { yaml(shown); }) {
           return yaml(shown);
+        } else {
+          return std::string();  // what no command of this protocol asks for
         }
       },
       v);

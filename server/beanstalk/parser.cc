@@ -65,13 +65,6 @@ bool duration(words& w, nanoseconds& d, bool milliseconds) {
   return true;
 }
 
-/// Keys: 1 to 200 bytes that are neither spaces nor control characters.
-bool is_key(std::string_view k) {
-  return !k.empty() && k.size() <= longest_name && std::all_of(k.begin(), k.end(), [](char c) {
-    return static_cast<unsigned char>(c) > ' ' && c != 0x7f;
-  });
-}
-
 /// attempts=5 backoff=1000 dead=failed: after the arguments that every put has.
 bool options(words& w, new_task& t) {
   for (;;) {

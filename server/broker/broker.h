@@ -97,7 +97,8 @@ class broker {
   void run(client& c, command& cmd);
   void resume();
   void run_put(client& c, command& cmd);
-  reply put(client& c, new_task& t);
+  reply put(tube& t, new_task& n);
+  entry* find_named(client& c, const command& cmd);
   void run_reserve(client& c, const command& cmd);
   void run_reserve_task(client& c, const command& cmd);
   void run_on_lease(client& c, const command& cmd);
@@ -110,6 +111,11 @@ class broker {
 
   // views.cc: what is shown.
   void run_show(client& c, const command& cmd);
+  survey_view survey(const command& cmd);
+  template <class Order>
+  list_view list(tube& t, window<Order>& w, const command& cmd);
+  forecast_view forecast(std::size_t minutes);
+  nanoseconds oldest_ready(tube& t);
   task_view view_of(entry& e);
   tube_view view_of(tube& t);
   server_view view_of_all();
@@ -162,6 +168,9 @@ class broker {
   tube& tube_named(const std::string& name);
   tube& add_tube(tube_number number, const std::string& name);
   tube* find_tube(const std::string& name) noexcept;
+  /// The tube that a command is about, or nothing if there is none of that name.
+  tube* tube_of(client& c, const command& cmd) noexcept;
+  void watch_only(client& c, const std::string& name);
   /// Until the alarm of its end has been seen: what the clock says does not matter.
   bool is_paused(const tube& t) const noexcept { return alarms_.pending(t.pause_end); }
   static bool is_used(const tube& t) noexcept;

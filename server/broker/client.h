@@ -13,13 +13,16 @@ namespace verge::server {
 /// knows of the client in it.
 class client {
  public:
-  client() = default;
+  /// Whether leases end with the connection, as beanstalk's protocol has it. Otherwise they last
+  /// until their end, whatever becomes of the connection, and are known by their tokens.
+  enum class leases : std::uint8_t { bound, by_token };
+  explicit client(leases kind = leases::bound) noexcept : leases_(kind) {}
   client(const client&) = delete;
   client& operator=(const client&) = delete;
   virtual ~client() = default;
 
-  /// Takes a reply, in the order of the commands, once what it says is durable. On the committer's
-  /// thread: neither may block.
+  /// Takes a reply, in the order of the commands, once what it says is durable. Called by
+  /// the committer: neither may block.
   virtual void deliver(reply r) = 0;
   /// The last of the batch has been delivered.
   virtual void flush() noexcept = 0;
@@ -29,6 +32,7 @@ class client {
  private:
   friend class broker;
 
+  const leases leases_;
   tube* used_{nullptr};
   std::vector<tube*> watched_;
   held_list held_;

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -39,6 +41,9 @@ enum class verb : std::uint8_t {
   stats,
   stats_task,
   stats_tube,
+  survey,      ///< the server and its tubes, in the order of their names
+  list_tasks,  ///< of one state, in its order
+  forecast,    ///< how many tasks fall due, minute by minute
   list_tubes,
   list_watched,
   drain,  ///< takes no more puts
@@ -56,6 +61,7 @@ enum class if_exists : std::uint8_t { keep, replace, refuse };
 struct new_task {
   std::uint32_t priority{0};
   nanoseconds delay{0};
+  std::optional<wall_time> due;  ///< instead of a delay
   nanoseconds ttr{0};
   std::string body;
   std::string key;
@@ -102,11 +108,20 @@ enum class answer : std::uint8_t {
   internal_error,
 };
 
+/// Where a page of a list begins: what the order of its state compares.
+struct list_position {
+  std::uint32_t priority{0};
+  std::int64_t at{0};  ///< due, or the number of the burial
+  task_id id{0};
+};
+
 /// A task as it is handed out or shown.
 struct handed_out {
   task_id id{0};
   lease_token token{0};
   std::shared_ptr<const std::string> body;
+  /// Of a lease that is not bound to a connection, and of what is shown with its fields.
+  std::shared_ptr<const task> fields;
 };
 
 struct task_view {
@@ -114,7 +129,8 @@ struct task_view {
   std::string tube;
   std::size_t size{0};
   nanoseconds age{0};
-  nanoseconds time_left{0};  ///< until it is due, or until its lease ends
+  nanoseconds time_left{0};                 ///< until it is due, or until its lease ends
+  std::shared_ptr<const std::string> body;  ///< if it was asked for
 };
 
 struct tube_view {
@@ -123,6 +139,17 @@ struct tube_view {
   std::uint64_t using_it{0}, waiting{0}, watching{0};
   nanoseconds pause{0}, pause_left{0};
   std::uint64_t deletes{0}, pauses{0};
+  std::uint64_t reserves{0};
+  nanoseconds oldest_ready{0};  ///< for how long the one that is due longest has been due
+};
+
+/// How late tasks were made ready: how many by at most so many microseconds, and by more.
+struct lateness_figures {
+  static constexpr std::array<std::uint64_t, 12> bounds{500,     1'000,     2'000,      5'000,
+                                                        10'000,  25'000,    50'000,     100'000,
+                                                        250'000, 1'000'000, 10'000'000, 60'000'000};
+  std::array<std::uint64_t, bounds.size() + 1> counts{};
+  std::uint64_t microseconds{0};  ///< all of them together
 };
 
 struct server_view {
@@ -137,9 +164,32 @@ struct server_view {
   std::uint64_t bytes_written{0}, disk_bytes{0};
   std::int64_t uptime{0};
   bool draining{false};
+  lateness_figures lateness;
 };
 
-using view = std::variant<task_view, tube_view, server_view, std::vector<std::string>>;
+/// The server, and a page of its tubes.
+struct survey_view {
+  server_view all;
+  std::vector<tube_view> tubes;
+  bool more{false};  ///< there are tubes after the last of these
+  wall_time now{0};
+};
+
+/// A page of a list of tasks.
+struct list_view {
+  std::vector<task_view> tasks;
+  std::optional<list_position> next;  ///< where the next page begins, if there is one
+};
+
+/// How many delayed tasks are due in each minute from now on. What is due after `known_until` is
+/// not in memory, and not counted.
+struct forecast_view {
+  std::vector<std::uint64_t> minutes;
+  std::optional<wall_time> known_until;
+};
+
+using view = std::variant<task_view, tube_view, server_view, std::vector<std::string>, survey_view,
+                          list_view, forecast_view>;
 
 struct reply {
   answer what{answer::done};
@@ -148,6 +198,7 @@ struct reply {
   handed_out task;          ///< reserved, found
   std::vector<handed_out> more;
   std::shared_ptr<const view> shown;
+  std::vector<std::pair<answer, task_id>> each;  ///< of put_many: what became of each
 };
 
 struct command {
@@ -161,8 +212,15 @@ struct command {
   std::optional<nanoseconds> limit;  ///< how long a reserve waits; nothing: forever
   lease_token token{0};              ///< 0: the lease of this connection
   std::string text;                  ///< a tube, a key, a directory
-  std::vector<new_task> tasks;       ///< put
-  reply prepared;                    ///< say
+  /// The tube that the command is about; empty: the one that the client uses or those it watches.
+  std::string tube;
+  std::optional<wall_time> due;  ///< reschedule: instead of a delay
+  bool keep_priority{false};     ///< release, bury: the task keeps the one it has
+  bool with_body{false};         ///< what is shown has the body
+  task_state state{};            ///< list_tasks
+  std::optional<list_position> from;
+  std::vector<new_task> tasks;  ///< put
+  reply prepared;               ///< say
 };
 
 }  // namespace verge::server

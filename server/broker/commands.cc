@@ -147,6 +147,9 @@ void broker::run(client& c, command& cmd) {
     case verb::stats:
     case verb::stats_task:
     case verb::stats_tube:
+    case verb::survey:
+    case verb::list_tasks:
+    case verb::forecast:
     case verb::list_tubes:
     case verb::list_watched:
       return run_show(c, cmd);
@@ -181,22 +184,24 @@ void broker::run_put(client& c, command& cmd) {
     ++figures_.producers;
   }
   if (draining_) return say(c, answer::draining);
-  if (cmd.what == verb::put) return say(c, put(c, cmd.tasks.front()));
+  tube& t = cmd.tube.empty() ? *c.used_ : tube_named(cmd.tube);
+  if (&t != c.used_) doubtful_tubes_.push_back(&t);
+  if (cmd.what == verb::put) return say(c, put(t, cmd.tasks.front()));
   reply r;
   r.what = answer::inserted_many;
   r.number = next_id_;
-  for (new_task& t : cmd.tasks) {
-    t.key.clear();
-    static_cast<void>(put(c, t));
+  r.each.reserve(cmd.tasks.size());
+  for (new_task& n : cmd.tasks) {
+    const reply one = put(t, n);
+    r.each.emplace_back(one.what, one.number);
   }
   r.text = std::to_string(cmd.tasks.size());
   say(c, std::move(r));
 }
 
-reply broker::put(client& c, new_task& n) {
+reply broker::put(tube& t, new_task& n) {
   reply r;
   r.what = answer::inserted;
-  tube& t = *c.used_;
   if (!n.key.empty()) {
     if (entry* e = find_by_key(t, n.key)) {
       r.number = e->fields.id;
@@ -226,6 +231,7 @@ void broker::run_reserve(client& c, const command& cmd) {
     ++figures_.workers;
   }
   if (!cmd.limit) ++figures_.reserves_without_limit;
+  if (!cmd.tube.empty()) watch_only(c, cmd.tube);
   wait(c, cmd.limit, cmd.number);
 }
 
@@ -270,11 +276,12 @@ void broker::run_on_lease(client& c, const command& cmd) {
     if (options_.durable_leases && !e->fields.bound_to_connection) write_later(*e);
     return say(c, answer::touched);
   }
+  const std::uint32_t priority = cmd.keep_priority ? e->fields.priority : cmd.priority;
   take_out(*e);
   end_lease(*e);
   if (cmd.what == verb::bury) {
-    static_cast<void>(server::bury(e->fields, token, cmd.priority, next_burial()));
-  } else if (server::release(e->fields, token, cmd.priority, wall_, cmd.time) == outcome::dead) {
+    static_cast<void>(server::bury(e->fields, token, priority, next_burial()));
+  } else if (server::release(e->fields, token, priority, wall_, cmd.time) == outcome::dead) {
     bury_or_move(*e);
   }
   write_later(*e);
@@ -297,7 +304,9 @@ void broker::run_kick(client& c, const command& cmd) {
     note_due(t);
     return say(c, answer::kicked_task);
   }
-  tube& t = *c.used_;
+  tube* const about = tube_of(c, cmd);
+  if (about == nullptr) return say(c, answer::not_found);
+  tube& t = *about;
   std::uint64_t kicked = 0;
   const bool buried = t.count(task_state::buried) != 0;
   while (kicked < cmd.number) {
@@ -333,14 +342,21 @@ void broker::run_peek(client& c, const command& cmd) {
   if (e == nullptr) return say(c, answer::not_found);
   reply r;
   r.what = answer::found;
-  r.task = {.id = e->fields.id, .token = 0, .body = body_of(*e)};
+  r.task = {.id = e->fields.id, .token = 0, .body = body_of(*e), .fields = nullptr};
   say(c, std::move(r));
 }
 
+/// By its id, or by its key in the tube.
+entry* broker::find_named(client& c, const command& cmd) {
+  if (cmd.text.empty()) return find(cmd.number);
+  tube* const t = tube_of(c, cmd);
+  return t == nullptr ? nullptr : find_by_key(*t, cmd.text);
+}
+
 void broker::run_by_key(client& c, const command& cmd) {
-  tube& t = *c.used_;
-  entry* e = find_by_key(t, cmd.text);
+  entry* e = find_named(c, cmd);
   if (e == nullptr) return say(c, answer::not_found);
+  tube& t = *e->home;
   if (e->fields.state == task_state::reserved) return say(c, answer::taken, e->fields.id);
   const task_id id = e->fields.id;
   if (cmd.what == verb::cancel) {
@@ -349,7 +365,8 @@ void broker::run_by_key(client& c, const command& cmd) {
     return say(c, answer::cancelled, id);
   }
   take_out(*e);
-  static_cast<void>(server::reschedule(e->fields, wall_, cmd.time));
+  const nanoseconds delay = cmd.due ? delay_until(wall_, *cmd.due) : cmd.time;
+  static_cast<void>(server::reschedule(e->fields, wall_, delay));
   write_later(*e);
   put_in(*e);
   note_due(t);

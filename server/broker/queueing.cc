@@ -26,6 +26,14 @@ task_state state_by(place_kind kind) noexcept {
   return task_state::ready;
 }
 
+void note_lateness(lateness_figures& f, nanoseconds late) noexcept {
+  const auto us = static_cast<std::uint64_t>(late / 1000);
+  const auto& bounds = lateness_figures::bounds;
+  const auto at = std::lower_bound(bounds.begin(), bounds.end(), us) - bounds.begin();
+  ++f.counts[static_cast<std::size_t>(at)];
+  f.microseconds += us;
+}
+
 }  // namespace
 
 task_id broker::next_id() {
@@ -48,7 +56,7 @@ entry& broker::create(tube& t, new_task& n) {
   f.max_attempts = n.max_attempts;
   f.backoff = n.backoff;
   f.dead_letter = std::move(n.dead_letter);
-  server::begin(f, wall_, n.delay);
+  server::begin(f, wall_, n.due ? delay_until(wall_, *n.due) : n.delay);
   e.home = &t;
   e.body = std::make_shared<const std::string>(std::move(n.body));
   body_bytes_ += e.body->size();
@@ -334,6 +342,7 @@ bool broker::fall_due(tube& t) {
     more = e != nullptr && e->fields.due <= wall_;
     if (!more) break;
     take_out(*e);
+    note_lateness(figures_.lateness, wall_ - e->fields.due);
     static_cast<void>(server::fall_due(e->fields, wall_));
     put_in(*e);
   }

@@ -36,6 +36,7 @@ struct tube {
   bool is_noted{false};
 
   std::uint64_t total{0};
+  std::uint64_t reserves{0};
   std::uint64_t deletes{0};
   std::uint64_t pauses{0};
 

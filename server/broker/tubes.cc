@@ -12,6 +12,22 @@ tube* broker::find_tube(const std::string& name) noexcept {
   return found == tubes_by_name_.end() || !is_used(*found->second) ? nullptr : found->second;
 }
 
+tube* broker::tube_of(client& c, const command& cmd) noexcept {
+  return cmd.tube.empty() ? c.used_ : find_tube(cmd.tube);
+}
+
+/// The client watches this tube and no other.
+void broker::watch_only(client& c, const std::string& name) {
+  tube& t = tube_named(name);
+  if (c.watched_.size() == 1 && c.watched_.front() == &t) return;
+  ++t.watchers;
+  for (tube* w : c.watched_) {
+    --w->watchers;
+    doubtful_tubes_.push_back(w);
+  }
+  c.watched_.assign(1, &t);
+}
+
 tube& broker::tube_named(const std::string& name) {
   if (const auto found = tubes_by_name_.find(name); found != tubes_by_name_.end()) {
     return *found->second;

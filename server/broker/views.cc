@@ -1,6 +1,7 @@
 // What is shown: tasks, tubes, the server.
 
 #include <algorithm>
+#include <limits>
 
 #include "broker.h"
 
@@ -22,6 +23,8 @@ task_view broker::view_of(entry& e) {
 
 tube_view broker::view_of(tube& t) {
   tube_view v;
+  // Looking at the first ones may find that they are leased: the counts come after that.
+  v.oldest_ready = oldest_ready(t);
   v.name = t.name;
   v.urgent = t.urgent;
   v.ready = t.count(task_state::ready);
@@ -36,7 +39,25 @@ tube_view broker::view_of(tube& t) {
   if (is_paused(t)) v.pause_left = std::chrono::nanoseconds(t.paused_until - now_).count();
   v.deletes = t.deletes;
   v.pauses = t.pauses;
+  v.reserves = t.reserves;
   return v;
+}
+
+/// The first of each priority is the oldest of it. With more priorities than are looked at, the
+/// oldest of the most urgent ones.
+nanoseconds broker::oldest_ready(tube& t) {
+  constexpr int most_priorities = 64;
+  if (t.count(task_state::ready) == 0 || first_of(t, t.ready) == nullptr) return 0;
+  wall_time oldest = wall_;
+  auto at = t.ready.begin();
+  for (int i = 0; i < most_priorities && at != t.ready.end(); ++i) {
+    oldest = std::min(oldest, at->fields.due);
+    if (at->fields.priority == std::numeric_limits<std::uint32_t>::max()) break;
+    at = t.ready.from({.priority = at->fields.priority + 1,
+                       .due = std::numeric_limits<wall_time>::min(),
+                       .id = 0});
+  }
+  return wall_ - oldest;
 }
 
 server_view broker::view_of_all() {
@@ -63,9 +84,34 @@ void broker::run_show(client& c, const command& cmd) {
   view shown;
   switch (cmd.what) {
     case verb::stats_task: {
-      entry* e = find(cmd.number);
+      entry* e = find_named(c, cmd);
       if (e == nullptr) return say(c, answer::not_found);
-      shown = view_of(*e);
+      task_view v = view_of(*e);
+      if (cmd.with_body) v.body = body_of(*e);
+      shown = std::move(v);
+      break;
+    }
+    case verb::survey:
+      shown = survey(cmd);
+      break;
+    case verb::forecast:
+      shown = forecast(cmd.number);
+      break;
+    case verb::list_tasks: {
+      tube* t = tube_of(c, cmd);
+      if (t == nullptr) return say(c, answer::not_found);
+      switch (cmd.state) {
+        case task_state::delayed:
+          shown = list(*t, t->delayed, cmd);
+          break;
+        case task_state::buried:
+          shown = list(*t, t->buried, cmd);
+          break;
+        case task_state::ready:
+        case task_state::reserved:
+          shown = list(*t, t->ready, cmd);
+          break;
+      }
       break;
     }
     case verb::stats_tube: {

@@ -47,14 +47,19 @@ void broker::lease(client& c, entry& e, bool any_state, handed_out& to) {
   take_out(e);
   const lease_token token = new_token(e);
   static_cast<void>(server::reserve(e.fields, token, wall_, any_state));
-  e.fields.bound_to_connection = true;
+  ++e.home->reserves;
+  e.fields.bound_to_connection = c.leases_ == client::leases::bound;
   put_in(e);
   write_lease(e);
-  e.holder = &c;
-  c.held_.push_back(e);
   e.lease_end = after(now_, e.fields.ttr);
   e.lease = alarms_.start(e.lease_end, {&broker::on_lease_end, this, &e});
-  to = {.id = e.fields.id, .token = token, .body = body_of(e)};
+  to = {.id = e.fields.id, .token = token, .body = body_of(e), .fields = nullptr};
+  if (e.fields.bound_to_connection) {
+    e.holder = &c;
+    c.held_.push_back(e);
+  } else {
+    to.fields = std::make_shared<const task>(e.fields);
+  }
 }
 
 /// A reservation, or its end: written now, or when the task leaves memory.

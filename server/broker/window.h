@@ -105,6 +105,10 @@ class window {
   }
   void read_all() noexcept { complete_ = true; }
 
+  /// The first that does not stand before `k`.
+  auto from(const key& k) noexcept { return set_.lower_bound(k); }
+  /// Whether the store has more behind what is here; then where it begins.
+  bool is_complete() const noexcept { return complete_; }
   auto begin() noexcept { return set_.begin(); }
   auto end() noexcept { return set_.end(); }
 

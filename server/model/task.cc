@@ -65,6 +65,13 @@ wall_time due_after(wall_time now, nanoseconds delay) noexcept {
   return now > end - delay ? end : now + delay;
 }
 
+nanoseconds delay_until(wall_time now, wall_time due) noexcept {
+  if (due <= now) return 0;
+  // Times before 1970 are as far away as a delay can be, for a time that is not.
+  constexpr nanoseconds most = std::numeric_limits<nanoseconds>::max();
+  return now < 0 && due > most + now ? most : due - now;
+}
+
 void begin(task& t, wall_time now, nanoseconds delay) noexcept {
   t.created = now;
   t.delay = std::max<nanoseconds>(delay, 0);
@@ -184,6 +191,12 @@ bool is_name(const char* data, std::size_t size) noexcept {
     return letter || digit || c == '-' || c == '+' || c == '/' || c == ';' || c == '.' ||
            c == '$' || c == '_' || c == '(' || c == ')';
   });
+}
+
+bool is_key(std::string_view key) noexcept {
+  return !key.empty() && key.size() <= longest_name &&
+         std::all_of(key.begin(), key.end(),
+                     [](char c) { return static_cast<unsigned char>(c) > ' ' && c != 0x7f; });
 }
 
 }  // namespace verge::server

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 /// A task and its life, as pure code: no clock, no store, no socket.
 ///
@@ -106,6 +107,8 @@ inline constexpr nanoseconds longest = (std::int64_t{1} << 32) * 1'000'000'000;
 
 /// When something falls due that is put now: saturates at the end of time.
 wall_time due_after(wall_time now, nanoseconds delay) noexcept;
+/// The delay that makes something due at that time; 0 if it has passed.
+nanoseconds delay_until(wall_time now, wall_time due) noexcept;
 
 /// A new task is delayed if it is due later than now, and ready otherwise.
 void begin(task& t, wall_time now, nanoseconds delay) noexcept;
@@ -139,5 +142,7 @@ void move_dead(task& t, tube_number to, wall_time now) noexcept;
 /// Tube names: 1 to 200 bytes of A-Z a-z 0-9 - + / ; . $ _ ( ), not beginning with a hyphen.
 inline constexpr std::size_t longest_name = 200;
 bool is_name(const char* data, std::size_t size) noexcept;
+/// Keys: 1 to 200 bytes that are neither spaces nor control characters.
+bool is_key(std::string_view key) noexcept;
 
 }  // namespace verge::server

@@ -44,19 +44,33 @@ task_server::task_server(server_options options, std::function<void(const std::s
       runtime_({.processors = options_.processors}) {
   house_ = std::make_unique<connection_house>(*committer_, options_.limits,
                                               beanstalk::identify(options_.limits.body));
-  committer_->on_failure = std::move(on_failure);
+  committer_->on_failure = [this, told = std::move(on_failure)](const std::string& why) {
+    signs_.failed.store(true);
+    if (told) told(why);
+  };
   runtime_.run([this]() -> verge::task<> {
     listener_ = tcp_listener::listen(options_.listen).or_throw();
     address_ = listener_.local().or_throw();
     clock_watch_ = fd::adopt(make_clock_watch()).or_throw();
     co_return;
   });
-  committing_ = std::thread([this] { committer_->run(&runtime_); });
+  if (options_.http) {
+    web::api_settings& api = options_.http->limits.api;
+    api.condition = &signs_;
+    if (!options_.in_memory) api.disk = options_.directory;
+    web_ = std::make_unique<web::web_server>(runtime_, *committer_, *options_.http);
+  }
+  committing_ = runtime_.spawn([this] { return committer_->run(); });
   accepting_ = runtime_.spawn([this] { return accept(); });
   watching_ = runtime_.spawn([this] { return watch_clock(); });
 }
 
 task_server::~task_server() { stop(); }
+
+std::optional<endpoint> task_server::http_address() const {
+  if (web_ == nullptr) return std::nullopt;
+  return web_->address();
+}
 
 void task_server::drain(bool on) {
   /// A client without a connection: it only passes the command on.
@@ -66,7 +80,8 @@ void task_server::drain(bool on) {
     void left() noexcept override {}
   };
   const auto from = std::make_shared<messenger>();
-  committer_->submit({{from, command(verb::drain, on ? 1U : 0U)}, {from, command(verb::leave)}});
+  committer_->submit({from, command(verb::drain, on ? 1U : 0U)});
+  committer_->submit({from, command(verb::leave)});
 }
 
 verge::task<> task_server::accept() {
@@ -99,6 +114,8 @@ verge::task<> task_server::watch_clock() {
     if (error) co_return;
     std::uint64_t ignored = 0;
     static_cast<void>(!::read(clock_watch_.native_handle(), &ignored, sizeof ignored));
+    signs_.last_clock_step.store(wall_now());
+    signs_.clock_steps.fetch_add(1);
     committer_->clock_stepped();
   }
 }
@@ -107,6 +124,7 @@ void task_server::stop() {
   if (std::exchange(stopped_, true)) return;
   static_cast<void>(listener_.close());
   static_cast<void>(clock_watch_.close());
+  if (web_ != nullptr) web_->close();
   accepting_.join();
   watching_.join();
   {
@@ -116,7 +134,8 @@ void task_server::stop() {
     }
   }
   // A client that does not take its replies does not keep the server from ending.
-  for (int i = 0; i < 500 && house_->open.load() != 0; ++i) std::this_thread::sleep_for(10ms);
+  const auto open = [this] { return house_->open.load() + (web_ != nullptr ? web_->open() : 0); };
+  for (int i = 0; i < 500 && open() != 0; ++i) std::this_thread::sleep_for(10ms);
   committer_->stop();
   committing_.join();
 }

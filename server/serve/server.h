@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -14,9 +15,10 @@
 #include <verge/runtime.h>
 
 #include "../store/rocks_store.h"
+#include "../web/web_server.h"
 #include "connection.h"
 
-/// The task server as a whole: a store, the committer's thread, listeners.
+/// The task server as a whole: a store, the committer, listeners.
 namespace verge::server {
 
 struct server_options {
@@ -27,6 +29,7 @@ struct server_options {
   broker_options broker;
   connection_limits limits;
   rocks_options rocks;
+  std::optional<web::web_options> http;  ///< nothing: no HTTP
   unsigned processors{0};
 };
 
@@ -44,6 +47,8 @@ class task_server {
 
   /// Where it listens.
   endpoint address() const { return address_; }
+  /// And where HTTP is served, if it is.
+  std::optional<endpoint> http_address() const;
   /// Takes no connections and no commands any more, and answers what was given. The store is
   /// closed by the destructor.
   void stop();
@@ -55,6 +60,9 @@ class task_server {
   verge::task<> watch_clock();
 
   server_options options_;
+  web::signs signs_;
+  /// Outlives the committer, which may still hold connections of it.
+  std::unique_ptr<web::web_server> web_;
   std::unique_ptr<store> store_;
   std::unique_ptr<committer> committer_;
   std::unique_ptr<connection_house> house_;
@@ -65,7 +73,7 @@ class task_server {
   std::mutex lock_;
   std::vector<std::weak_ptr<connection>> connections_;
   std::size_t sweep_at_{64};
-  std::thread committing_;
+  join_handle<> committing_;
   join_handle<> accepting_;
   join_handle<> watching_;
   bool stopped_{false};

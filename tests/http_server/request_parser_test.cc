@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <http_server/request_parser.h>
+#include <http1/request_parser.h>
 #include <http_server/request_table.h>
 #include <support/scale.h>
 

@@ -3,16 +3,19 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 #include <stdexcept>
 
 #include <verge/version.h>
 
 #include "serve/server.h"
+#include "text/event_log.h"
 
 namespace verge::server {
 
@@ -39,6 +42,16 @@ bool is_loopback(const endpoint& at) {
 serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
   serve_ = tool.add_subcommand("serve", "Serve delayed tasks that survive a crash");
   serve_->add_option("--listen", listen_, "Address and port")->capture_default_str();
+  serve_
+      ->add_option("--http", http_,
+                   "Address and port for HTTP, like 127.0.0.1:11380; none if it is not given")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  serve_->add_option("--log", log_, "What is logged to standard error, and in which form")
+      ->check(CLI::IsMember({"off", "text", "json"}))
+      ->capture_default_str();
+  serve_->add_flag("--log-requests", log_requests_, "Every HTTP request is logged as well");
+  serve_->add_option("--http-host", http_hosts_,
+                     "A name besides localhost that HTTP requests may be sent to");
   serve_->add_option("--data", directory_, "The directory that tasks are kept in")
       ->capture_default_str();
   serve_
@@ -119,29 +132,47 @@ int serve_command::check() {
   return report.fault_count == 0 ? 0 : 1;
 }
 
-int serve_command::serve() {
-  server_options options;
-  const auto [at, error] = endpoint::parse(listen_);
+endpoint serve_command::address_of(const std::string& text) const {
+  const auto [at, error] = endpoint::parse(text);
   if (error) {
-    throw std::invalid_argument("'" + listen_ + "' is no address: write one like 127.0.0.1:11300");
+    throw std::invalid_argument("'" + text + "' is no address: write one like 127.0.0.1:11300");
   }
   if (!insecure_ && !is_loopback(at)) {
     throw std::invalid_argument(
-        listen_ +
+        text +
         " can be reached from other machines, and the server has no password: listen on "
         "127.0.0.1, or say --insecure if the network is yours alone");
   }
-  options.listen = at;
+  return at;
+}
+
+int serve_command::serve() {
+  server_options options;
+  options.listen = address_of(listen_);
+  if (!http_.empty()) {
+    web::web_options& http = options.http.emplace();
+    http.listen = address_of(http_);
+    http.only_loopback = is_loopback(http.listen);
+    http.hosts = http_hosts_;
+    http.limits.api.body = body_limit_;
+    http.limits.connections = connections_;
+  }
   options.directory = directory_;
   options.in_memory = durability_ == "none";
   options.mode = durability_ == "written" ? durability::written : durability::synced;
   options.broker.durable_leases = leases_ == "durable";
   options.broker.most_in_memory = in_memory_;
-  options.broker.seed = static_cast<std::uint64_t>(wall_now());
+  std::random_device random;
+  options.broker.seed = std::uint64_t{random()} << 32 | random();
   options.limits.body = body_limit_;
   options.limits.connections = connections_;
   options.rocks.memtable_bytes = memtable_;
   options.processors = processors_;
+  event_log log(log_ == "json"   ? event_log::form::json
+                : log_ == "text" ? event_log::form::text
+                                 : event_log::form::off,
+                STDERR_FILENO);
+  if (log_requests_ && options.http) options.http->log = &log;
   raise_descriptor_limit();
 
   // Before any thread is started, so that all have them blocked and sigwait gets them.
@@ -154,19 +185,27 @@ int serve_command::serve() {
   const pid_t self = ::getpid();
   task_server server(options, [&](const std::string& why) {
     std::fprintf(stderr, "verge: %s\n", why.c_str());
+    log.write("write-stopped", {{"why", why}});
     failed.store(true);
     ::kill(self, SIGTERM);
   });
   std::printf("verge %s serves tasks at %s, %s\n", std::string(version()).c_str(),
               server.address().to_string().c_str(),
               options.in_memory ? "in memory" : ("from " + directory_).c_str());
+  if (const auto at = server.http_address()) {
+    std::printf("and over HTTP at http://%s/\n", at->to_string().c_str());
+  }
   std::fflush(stdout);
+  log.write("started", {{"version", version()},
+                        {"tasks", server.address().to_string()},
+                        {"durability", durability_}});
   for (;;) {
     int got = 0;
     if (::sigwait(&signals, &got) != 0) continue;
     if (got == SIGUSR1 || got == SIGUSR2) {
       server.drain(got == SIGUSR1);
       std::printf(got == SIGUSR1 ? "takes no more puts\n" : "takes puts again\n");
+      log.write(got == SIGUSR1 ? "draining" : "taking", {});
       std::fflush(stdout);
       continue;
     }
@@ -174,6 +213,7 @@ int serve_command::serve() {
   }
   server.stop();
   std::printf("stopped\n");
+  log.write("stopped", {{"status", std::int64_t{failed.load() ? disk_failed : 0}}});
   return failed.load() ? disk_failed : 0;
 }
 

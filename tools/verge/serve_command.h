@@ -3,6 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include <verge/endpoint.h>
 
 #include "bench/tasks_bench.h"
 
@@ -19,6 +22,7 @@ class serve_command {
 
  private:
   int serve();
+  endpoint address_of(const std::string& text) const;
   int check();
 
   CLI::App* serve_;
@@ -26,6 +30,10 @@ class serve_command {
   CLI::App* bench_;
   bench::tasks_options bench_options_;
   std::string listen_{"127.0.0.1:11300"};
+  std::string http_;
+  std::vector<std::string> http_hosts_;
+  std::string log_{"off"};
+  bool log_requests_{false};
   std::string directory_{"verge-data"};
   std::string durability_{"synced"};
   std::string leases_{"durable"};

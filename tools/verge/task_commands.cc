@@ -12,24 +12,20 @@
 
 #include <verge/net.h>
 
+#include "text/time_text.h"
+
 namespace verge::server {
 
 namespace {
 
 /// "90", "90s", "1500ms", "30m", "2h", "1d": in milliseconds. A bare number is seconds.
 std::uint64_t milliseconds(const std::string& text) {
-  std::uint64_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  const std::array<std::pair<std::string_view, std::uint64_t>, 6> units{
-      {{"", 1000}, {"s", 1000}, {"ms", 1}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}}};
-  const auto found =
-      std::find_if(units.begin(), units.end(), [&](const auto& u) { return u.first == unit; });
-  if (error != std::errc() || found == units.end() || n > 4'294'967'295'000 / found->second) {
+  const auto parsed = parse_duration(text, 1'000'000'000);
+  if (!parsed) {
     throw std::invalid_argument("'" + text +
                                 "' is no length of time: write one like 90s, 1500ms, 30m, 2h");
   }
-  return n * found->second;
+  return static_cast<std::uint64_t>(*parsed / 1'000'000);
 }
 
 /// A connection to the server that asks one thing after the other.

@@ -44,8 +44,8 @@
 /// 4. The alarm is set for the queue's next() or earlier whenever the queue is not empty. It is the
 ///    work that keeps the context's run() from returning, for all waits in the queue; so it is
 ///    set for waits that never end, too. If the queue has become empty it is dropped, but not
-///    before the last wait has been posted, and so is work of its executor. Each setting has a number, by
-///    which a handler of an earlier setting recognises that it is outdated.
+///    before the last wait has been posted, and so is work of its executor. Each setting has a
+///    number, by which a handler of an earlier setting recognises that it is outdated.
 namespace verge::detail {
 
 template <class Asio>

@@ -12,18 +12,38 @@ std::string_view status_text(int status) noexcept {
   switch (status) {
     case 200:
       return "200 OK";
+    case 201:
+      return "201 Created";
+    case 204:
+      return "204 No Content";
+    case 304:
+      return "304 Not Modified";
     case 400:
       return "400 Bad Request";
+    case 401:
+      return "401 Unauthorized";
+    case 403:
+      return "403 Forbidden";
     case 404:
       return "404 Not Found";
     case 405:
       return "405 Method Not Allowed";
     case 408:
       return "408 Request Timeout";
+    case 409:
+      return "409 Conflict";
     case 413:
       return "413 Content Too Large";
+    case 415:
+      return "415 Unsupported Media Type";
     case 417:
       return "417 Expectation Failed";
+    case 421:
+      return "421 Misdirected Request";
+    case 422:
+      return "422 Unprocessable Content";
+    case 429:
+      return "429 Too Many Requests";
     case 431:
       return "431 Request Header Fields Too Large";
     case 501:

@@ -12,7 +12,7 @@ struct response {
   int status{200};
   std::string_view content_type{"text/plain; charset=utf-8"};
   /// Further headers, each with CRLF: "Allow: GET\r\n".
-  std::string_view headers{};
+  std::string headers{};
   std::string body{};
 };
 

@@ -1,0 +1,158 @@
+// Lists: a page of tubes, a page of tasks, and how many tasks fall due when.
+
+#include <algorithm>
+#include <limits>
+
+#include "broker.h"
+
+namespace verge::server {
+
+namespace {
+
+/// A page of tasks ends early when its bodies have this many bytes.
+constexpr std::size_t most_body_bytes = 4U << 20;
+/// A forecast looks at about so many tasks, of all tubes: it holds everything else up.
+constexpr std::size_t most_foreseen = 50'000;
+constexpr std::size_t least_of_a_tube = 10;
+constexpr nanoseconds minute = 60'000'000'000;
+
+/// A task of a page, in memory or in the store alone.
+template <class Key>
+struct listed {
+  Key at;
+  entry* in_memory{nullptr};
+  task stored;
+};
+
+template <class Order>
+typename Order::key key_of(const list_position& p) {
+  return Order::of(
+      position{.where = {.kind = Order::kind, .priority = p.priority, .at = p.at}, .id = p.id});
+}
+
+/// What was reserved over a connection before a restart is ready now.
+bool is_in(const task& t, place_kind kind) noexcept {
+  switch (t.state) {
+    case task_state::delayed:
+      return kind == place_kind::delayed;
+    case task_state::ready:
+      return kind == place_kind::ready;
+    case task_state::buried:
+      return kind == place_kind::buried;
+    case task_state::reserved:
+      break;
+  }
+  return kind == place_kind::ready && t.bound_to_connection;
+}
+
+}  // namespace
+
+survey_view broker::survey(const command& cmd) {
+  survey_view v;
+  v.now = wall_;
+  std::vector<tube*> chosen;
+  for (tube* t : tubes_in_order_) {
+    if (is_used(*t) && t->name > cmd.text) chosen.push_back(t);
+  }
+  const auto by_name = [](const tube* a, const tube* b) { return a->name < b->name; };
+  const std::size_t n = std::min<std::size_t>(cmd.number, chosen.size());
+  std::partial_sort(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(n), chosen.end(),
+                    by_name);
+  v.more = n < chosen.size();
+  for (std::size_t i = 0; i < n; ++i) v.tubes.push_back(view_of(*chosen[i]));
+  v.all = view_of_all();
+  return v;
+}
+
+/// First what the window has, then what is about to leave memory, then what the store has behind
+/// the window. What is in memory is known better there, so the store's record of it is not looked
+/// at.
+template <class Order>
+list_view broker::list(tube& t, window<Order>& w, const command& cmd) {
+  using key = typename Order::key;
+  static_cast<void>(first_of(t, w));
+  const key from = cmd.from ? key_of<Order>(*cmd.from) : Order::of(beginning_of(Order::kind));
+  const std::size_t wanted = cmd.number + 1;
+  std::vector<listed<key>> found;
+  for (auto i = w.from(from); i != w.end() && found.size() < wanted; ++i) {
+    found.push_back({.at = Order::of(*i), .in_memory = &*i, .stored = {}});
+  }
+  for (entry* e : leaving_) {
+    if (e->home != &t || e->removed || e->order.is_linked() || !is_in(e->fields, Order::kind) ||
+        Order::of(*e) < from) {
+      continue;
+    }
+    found.push_back({.at = Order::of(*e), .in_memory = e, .stored = {}});
+  }
+  position next = w.next();
+  if (Order::of(next) < from) next = Order::at(from);
+  for (bool more = !w.is_complete(); more && found.size() < wanted + leaving_.size();) {
+    std::vector<stored_task> page = store_.scan(t.number, next, wanted);
+    more = page.size() == wanted;
+    if (!page.empty()) next = {.where = page.back().where, .id = page.back().fields.id + 1};
+    for (stored_task& s : page) {
+      if (entries_.find(s.fields.id) != nullptr || !is_in(s.fields, Order::kind)) continue;
+      found.push_back({.at = Order::of(position{.where = s.where, .id = s.fields.id}),
+                       .in_memory = nullptr,
+                       .stored = std::move(s.fields)});
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.at < b.at; });
+
+  list_view v;
+  std::size_t bytes = 0;
+  for (listed<key>& l : found) {
+    if (v.tasks.size() == cmd.number || bytes >= most_body_bytes) {
+      const position at = Order::at(l.at);
+      v.next = {.priority = at.where.priority, .at = at.where.at, .id = at.id};
+      break;
+    }
+    entry alone;
+    if (l.in_memory == nullptr) {
+      alone.fields = std::move(l.stored);
+      alone.home = &t;
+    }
+    entry& e = l.in_memory != nullptr ? *l.in_memory : alone;
+    task_view shown = view_of(e);
+    if (cmd.with_body) {
+      shown.body = e.body != nullptr
+                       ? e.body
+                       : std::make_shared<const std::string>(store_.body_of(e.fields.id));
+      bytes += shown.body->size();
+    }
+    v.tasks.push_back(std::move(shown));
+  }
+  return v;
+}
+
+template list_view broker::list(tube&, window<delayed_window_order>&, const command&);
+template list_view broker::list(tube&, window<ready_window_order>&, const command&);
+template list_view broker::list(tube&, window<buried_window_order>&, const command&);
+
+forecast_view broker::forecast(std::size_t minutes) {
+  forecast_view v;
+  v.minutes.resize(minutes);
+  const wall_time end = due_after(wall_, static_cast<nanoseconds>(minutes) * minute);
+  const auto known_until = [&](wall_time until) {
+    if (until < end) v.known_until = std::min(until, v.known_until.value_or(until));
+  };
+  const std::size_t most = std::max(most_foreseen / (due_.size() + 1), least_of_a_tube);
+  for (tube* t : tubes_in_order_) {
+    if (t->count(task_state::delayed) == 0) continue;
+    static_cast<void>(first_of(*t, t->delayed));
+    std::size_t seen = 0;
+    for (const entry& e : t->delayed) {
+      if (e.fields.due >= end) break;
+      if (++seen > most) {
+        known_until(e.fields.due);
+        break;
+      }
+      const nanoseconds ahead = std::max<nanoseconds>(e.fields.due - wall_, 0);
+      ++v.minutes[static_cast<std::size_t>(ahead / minute)];
+    }
+    if (!t->delayed.is_complete()) known_until(t->delayed.next().where.at);
+  }
+  return v;
+}
+
+}  // namespace verge::server

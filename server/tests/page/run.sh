@@ -1,0 +1,10 @@
+#!/bin/bash
+# The page in a browser, against a verge serve of its own.
+# usage: run.sh CHROMIUM VERGE [PICTURES]
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cp "$here/package.json" "$here/page.js" "$scratch"
+(cd "$scratch" && npm install --no-audit --no-fund --loglevel=error >/dev/null)
+node "$scratch/page.js" "$1" "$(realpath "$2")" "$scratch/data" "${@:3}"

@@ -1,0 +1,330 @@
+#include "web_connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <verge/clock.h>
+#include <verge/select.h>
+#include <verge/time.h>
+
+#include "http1/response.h"
+#include "origin.h"
+#include "problem.h"
+
+namespace verge::server::web {
+
+namespace {
+
+/// The connection object with its buffers, rounded up.
+constexpr std::size_t bytes_per_connection = 16U << 10;
+constexpr std::string_view always =
+    "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
+
+http::response refuse_http(int status, std::string_view reason) {
+  return response_of({.status = status,
+                      .type = status == 503 ? "overloaded" : "bad-http",
+                      .detail = std::string(reason),
+                      .headers = status == 503 ? "Retry-After: 1\r\n" : ""});
+}
+
+bool may_repeat(const http::request& r) {
+  return r.method() == "POST" && !r.header("idempotency-key").empty();
+}
+
+}  // namespace
+
+web_connection::web_connection(web_house& house, stream_socket conn)
+    : client(leases::by_token),
+      house_(house),
+      conn_(std::move(conn)),
+      share_(house.budget, bytes_per_connection),
+      parser_(house.limits.http, &share_) {
+  house_.open.fetch_add(1);
+}
+
+web_connection::~web_connection() { house_.open.fetch_sub(1); }
+
+void web_connection::start() { go(&web_connection::run, shared_from_this()).detach(); }
+
+void web_connection::finish() noexcept { static_cast<void>(conn_.shutdown_read()); }
+
+void web_connection::deliver(reply r) {
+  std::lock_guard held(lock_);
+  replies_.push_back(std::move(r));
+}
+
+void web_connection::flush() noexcept {
+  {
+    std::lock_guard held(lock_);
+    if (replies_.size() < expected_) return;
+  }
+  static_cast<void>(answered_.try_send(true));
+}
+
+void web_connection::left() noexcept {
+  {
+    std::lock_guard held(lock_);
+    left_ = true;
+  }
+  static_cast<void>(answered_.try_send(true));
+}
+
+verge::task<> web_connection::run(std::shared_ptr<web_connection> self) {
+  web_connection& me = *self;
+  co_await me.converse();
+  static_cast<void>(me.conn_.close());
+  me.house_.to.submit({self, command(verb::leave)});
+}
+
+verge::task<> web_connection::converse() {
+  for (;;) {
+    std::size_t n = std::exchange(already_read_, 0);
+    if (n == 0) {
+      set_read_deadline();
+      const auto got = co_await conn_.read_some(in_);
+      if (got.error == net_errc::deadline_exceeded && parser_.inside()) {
+        const bool sent = co_await send(refuse_http(408, "the request took too long to arrive"),
+                                        http::connection::closes, true);
+        if (sent) co_await say_goodbye();
+        co_return;
+      }
+      if (got.error) co_return;
+      n = got.bytes;
+    }
+    // A request may wait, and then the buffer is read into again: it is taken out first.
+    const std::string received(in_.data(), n);
+    for (std::string_view rest = received; !rest.empty();) {
+      const bool stays = co_await take(rest);
+      if (!stays) co_return;
+    }
+  }
+}
+
+/// Set once for every wait for a request, and once for every request.
+void web_connection::set_read_deadline() {
+  const auto wanted = parser_.inside() ? deadline::request : deadline::idle;
+  if (std::exchange(read_deadline_, wanted) == wanted) return;
+  conn_.set_read_deadline(clock::now() +
+                          (wanted == deadline::idle ? house_.limits.idle : house_.limits.request));
+}
+
+/// Consumes the bytes of one request and serves it. False if it was the last of this connection.
+verge::task<bool> web_connection::take(std::string_view& received) {
+  const auto [used, what] = parser_.feed(received);
+  received.remove_prefix(used);
+  switch (what) {
+    case http::step::more:
+      co_return true;
+    case http::step::expects_continue:
+      co_return co_await write("HTTP/1.1 100 Continue\r\n\r\n");
+    case http::step::failed: {
+      const bool sent = co_await send(refuse_http(parser_.status(), parser_.reason()),
+                                      http::connection::closes, true);
+      if (sent) co_await say_goodbye();
+      co_return false;
+    }
+    case http::step::complete:
+      break;
+  }
+  const bool stays = co_await serve();
+  parser_.next();
+  read_deadline_ = deadline::none;
+  co_return stays;
+}
+
+verge::task<bool> web_connection::serve() {
+  const auto begin = clock::now();
+  route_ = "none";
+  http::response r = co_await respond();
+  if (house_.log != nullptr) log(r, begin);
+  if (std::exchange(streams_, false)) {
+    co_await stream_events();
+    co_return false;
+  }
+  const http::request& asked = parser_.current();
+  const bool may_stay = !broken_ && !house_.stopping.load(std::memory_order_relaxed);
+  const http::connection after = http::connection_after(asked, may_stay);
+  const bool with_body = asked.method() != "HEAD";
+  const bool sent = co_await send(std::move(r), after, with_body);
+  if (!sent) co_return false;
+  if (after != http::connection::closes) co_return true;
+  co_await say_goodbye();
+  co_return false;
+}
+
+/// The response to the current request: from the stored ones if it was sent before.
+verge::task<http::response> web_connection::respond() {
+  const http::request& asked = parser_.current();
+  operation op;
+  http::response r;
+  std::string key;
+  try {
+    if (house_.check_host) check_host(asked, house_.hosts);
+    check_origin(asked);
+    op = plan(asked, house_.limits.api);
+    route_ = op.route;
+    if (may_repeat(asked)) {
+      key = asked.header("idempotency-key");
+      std::string print(asked.target());
+      print.append("\n").append(asked.body());
+      switch (house_.answers.begin(key, print, r)) {
+        case idempotency::found::nothing:
+          break;
+        case idempotency::found::answer:
+          r.headers += "Idempotency-Replayed: true\r\n";
+          co_return r;
+        case idempotency::found::other:
+          throw refused({.status = 422,
+                         .type = "idempotency-mismatch",
+                         .detail =
+                             "this Idempotency-Key belongs to another request: take a new one "
+                             "for every request, and the same only to send it again"});
+        case idempotency::found::busy:
+          throw refused({.status = 409,
+                         .type = "idempotency-busy",
+                         .detail = "the first request with this Idempotency-Key is being done: try "
+                                   "again in a moment",
+                         .headers = "Retry-After: 1\r\n"});
+      }
+    }
+  } catch (const refused& e) {
+    r = response_of(e.what_is_wrong());
+    co_return r;
+  }
+  r = co_await perform(std::move(op));
+  if (!key.empty()) house_.answers.end(key, r, r.status < 300);
+  co_return r;
+}
+
+verge::task<http::response> web_connection::perform(operation op) {
+  if (op.what == operation::kind::answer) co_return std::move(op.ready);
+  if (op.what == operation::kind::events) {
+    streams_ = parser_.current().method() == "GET";
+    co_return http::response{.content_type = "text/event-stream"};
+  }
+  {
+    std::lock_guard held(lock_);
+    replies_.clear();
+    expected_ = op.commands.size();
+  }
+  const auto self = shared_from_this();
+  std::vector<request> requests;
+  requests.reserve(op.commands.size());
+  for (command& c : op.commands) requests.push_back({self, std::move(c)});
+  house_.to.submit(requests);
+  const bool complete = co_await wait_for_replies(op.waits, op.what == operation::kind::probe);
+  std::vector<reply> replies;
+  {
+    std::lock_guard held(lock_);
+    expected_ = 0;
+    replies = std::exchange(replies_, {});
+  }
+  http::response r;
+  try {
+    if (!complete) {
+      broken_ = true;
+      throw refused({.status = 503,
+                     .type = "store-failed",
+                     .detail = "the server does not answer: its disk may be stuck"});
+    }
+    r = op.answer(replies);
+  } catch (const refused& e) {
+    r = response_of(e.what_is_wrong());
+  }
+  co_return r;
+}
+
+void web_connection::log(const http::response& r, clock::time_point begin) {
+  const std::chrono::duration<double, std::milli> took = clock::now() - begin;
+  house_.log->write("request", {{"method", parser_.current().method()},
+                                {"route", route_},
+                                {"status", std::int64_t{r.status}},
+                                {"bytes", static_cast<std::int64_t>(r.body.size())},
+                                {"ms", took.count()}});
+}
+
+/// Until the client leaves, which a failing write shows, or the server ends. The end of the
+/// connection is the end of the stream.
+verge::task<> web_connection::stream_events() {
+  chan<event_text> events = house_.events->subscribe();
+  std::string head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n";
+  head.append(always).append("\r\nretry: 2000\n\n");
+  bool open = co_await write(head);
+  while (open) {
+    const std::optional<event_text> next = co_await recv(events);
+    if (!next) break;
+    open = co_await write(**next);
+  }
+  house_.events->forget(events);
+}
+
+/// False if the replies have not come.
+verge::task<bool> web_connection::wait_for_replies(bool may_be_long, bool is_probe) {
+  if (is_probe) {
+    const auto which =
+        co_await verge::select(recv(answered_), recv(verge::after(house_.limits.probe)));
+    if (which != 0) co_return false;
+  } else if (may_be_long) {
+    conn_.set_read_deadline(no_deadline);
+    auto watching = go(&web_connection::watch, shared_from_this());
+    static_cast<void>(co_await recv(answered_));
+    watching.cancel();
+    try {
+      already_read_ = co_await watching;
+    } catch (const verge::cancelled&) {
+      already_read_ = 0;
+    }
+  } else {
+    static_cast<void>(co_await recv(answered_));
+  }
+  std::lock_guard held(lock_);
+  co_return replies_.size() >= expected_;
+}
+
+/// Reads while a reserve waits: the next request, which is kept, or the end of the connection,
+/// which ends the wait.
+verge::task<std::size_t> web_connection::watch(std::shared_ptr<web_connection> self) {
+  const auto got = co_await self->conn_.read_some(self->in_);
+  if (got.bytes == 0) self->house_.to.submit({self, command(verb::half_close)});
+  co_return got.bytes;
+}
+
+verge::task<bool> web_connection::send(http::response r, http::connection after, bool with_body) {
+  if (r.body.size() > bytes_per_connection / 2 &&
+      !share_.hold(http::memory_share::answer, r.body.size())) {
+    r = refuse_http(503, "there is no memory for the response: try again");
+    after = http::connection::closes;
+  }
+  r.headers.insert(0, always);
+  std::string out;
+  out.reserve(512 + (with_body ? r.body.size() : 0));
+  http::write_head(out, r, after);
+  if (with_body) out.append(r.body);
+  const bool sent = co_await write(out);
+  static_cast<void>(share_.hold(http::memory_share::answer, 0));
+  co_return sent;
+}
+
+/// The deadline begins anew whenever the client has read something.
+verge::task<bool> web_connection::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    conn_.set_write_deadline(clock::now() + house_.limits.write);
+    const auto [n, error] = co_await conn_.write_some(bytes);
+    if (error) co_return false;
+    bytes.remove_prefix(n);
+  }
+  co_return true;
+}
+
+/// Closing a socket with unread bytes resets the connection, and the client may not receive what
+/// was written last. So the rest is read, for a while.
+verge::task<> web_connection::say_goodbye() {
+  if (conn_.shutdown_write()) co_return;
+  conn_.set_read_deadline(clock::now() + std::chrono::seconds(1));
+  for (;;) {
+    const auto got = co_await conn_.read_some(in_);
+    if (got.error) co_return;
+  }
+}
+
+}  // namespace verge::server::web
