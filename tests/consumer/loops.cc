@@ -4,11 +4,11 @@
 #include <verge/loop.h>
 #include <verge/version.h>
 
-#if __has_include(<asio.hpp>)
-#include <verge/asio.h>
-#endif
+// One of the two: Asio's own headers conflict with each other.
 #if __has_include(<boost/asio.hpp>)
 #include <verge/boost_asio.h>
+#elif __has_include(<asio.hpp>)
+#include <verge/asio.h>
 #endif
 
 #include <chrono>
@@ -31,7 +31,7 @@ bool polls() {
 }
 
 template <class Timer, class Context>
-bool runs_a_context() {
+[[maybe_unused]] bool runs_a_context() {
   Context io;
   Timer due(io, -1ms);
   Timer cancelled(io, 1h);
@@ -48,11 +48,10 @@ bool runs_a_context() {
 
 int main() {
   if (!polls()) return 1;
-#if __has_include(<asio.hpp>)
-  if (!runs_a_context<verge::asio_timer, asio::io_context>()) return 1;
-#endif
 #if __has_include(<boost/asio.hpp>)
   if (!runs_a_context<verge::boost_asio_timer, boost::asio::io_context>()) return 1;
+#elif __has_include(<asio.hpp>)
+  if (!runs_a_context<verge::asio_timer, asio::io_context>()) return 1;
 #endif
   std::cout << verge::version() << '\n';
 }
