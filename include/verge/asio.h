@@ -120,7 +120,7 @@ struct standalone_asio {
         return ::asio::post(copy, std::forward<F>(f));
       }
     }
-    const Executor copy = ex;
+    const Executor copy = ex;  // NOLINT: f may destroy `ex`
     ::asio::post(copy, std::forward<F>(f));
   }
   /// A handler that runs on the thread that completes its operation, whatever the executor.

@@ -100,7 +100,7 @@ struct boost_asio {
         return ::boost::asio::post(copy, std::forward<F>(f));
       }
     }
-    const Executor copy = ex;
+    const Executor copy = ex;  // NOLINT: f may destroy `ex`
     ::boost::asio::post(copy, std::forward<F>(f));
   }
   /// A handler that runs on the thread that completes its operation, whatever the executor.
