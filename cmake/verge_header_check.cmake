@@ -13,7 +13,7 @@ endif()
 function(verge_check_headers target folder)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${folder} ${folder}/*.h)
   list(FILTER headers EXCLUDE REGEX
-    "^verge/(asio|boost_asio|execution|glib|libev|libevent|uv)\\.h$|^verge/detail/asio_")
+    "^verge/(asio|boost_asio|execution|glib|libev|libevent|uv)\\.h$")
   set(sources)
   foreach(header ${headers})
     string(REPLACE "/" "_" name ${header})

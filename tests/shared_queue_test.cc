@@ -190,7 +190,8 @@ TEST(loop_timers, are_called_once_or_stopped_never_both_with_many_threads) {
   verge::loop_timers timers;
   std::atomic<bool> done = false;
   std::atomic<int> early = 0;
-  std::vector<record> all(static_cast<std::size_t>(per_thread) * threads);
+  const auto each = static_cast<std::size_t>(per_thread);
+  std::vector<record> all(each * threads);
   std::thread loop([&] { run_with_epoll(timers, done); });
   std::atomic<int> settled = 0;
   std::vector<std::thread> users;
@@ -199,7 +200,7 @@ TEST(loop_timers, are_called_once_or_stopped_never_both_with_many_threads) {
       std::mt19937_64 random(static_cast<std::uint64_t>(user) + 1);
       std::vector<std::pair<record*, queue::id>> mine;
       for (int i = 0; i < per_thread; ++i) {
-        record& r = all[static_cast<std::size_t>(user * per_thread + i)];
+        record& r = all[static_cast<std::size_t>(user) * each + static_cast<std::size_t>(i)];
         const auto when = clock::now() + std::chrono::nanoseconds(random() % 3'000'000);
         r.due = when.time_since_epoch().count();
         const auto t = timers.start(when, [&r, &early, &settled] {

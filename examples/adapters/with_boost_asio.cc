@@ -1,4 +1,5 @@
-// verge's timers in a program on Boost.Asio: the outcome of a wait is what the timer said it would be.
+// verge's timers in a program on Boost.Asio: the outcome of a wait is what the timer
+// said it would be.
 
 #include <verge/boost_asio.h>
 

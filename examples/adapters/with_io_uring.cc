@@ -1,5 +1,5 @@
-// verge's timers in a loop over io_uring: one request that stays, and completes each time a timer is
-// due. Exits with 77, which ctest takes for "skipped", where the kernel does not allow io_uring.
+// verge's timers in a loop over io_uring: one request stays, and completes when a timer is due.
+// Exits with 77, which ctest takes for "skipped", where the kernel does not allow io_uring.
 
 #include <liburing.h>
 #include <poll.h>

@@ -10,7 +10,6 @@
 using namespace std::chrono_literals;
 
 int main() {
-  // quoted in docs/adapters.md
   verge::loop_timers timers;
   const int loop = ::epoll_create1(EPOLL_CLOEXEC);
   epoll_event event{.events = EPOLLIN, .data = {.fd = timers.fd()}};
@@ -23,6 +22,5 @@ int main() {
     const int n = ::epoll_wait(loop, &event, 1, -1);
     if (n == 1 && event.data.fd == timers.fd()) timers.run();
   }
-  // end of the quotation
   std::puts("closed");
 }

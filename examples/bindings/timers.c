@@ -10,7 +10,7 @@ static void print(void* text) { puts(text); }
 static void check(int result) {
   if (result >= 0) return;
   fprintf(stderr, "verge: %s\n", verge_strerror(result));
-  exit(EXIT_FAILURE);
+  abort();
 }
 
 int main(void) {

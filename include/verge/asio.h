@@ -8,10 +8,12 @@
 #include <asio/error.hpp>
 #include <asio/error_code.hpp>
 #include <asio/execution/context.hpp>
+#include <asio/execution/outstanding_work.hpp>
 #include <asio/execution_context.hpp>
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
+#include <asio/prefer.hpp>
 #include <asio/query.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/system_executor.hpp>
@@ -22,6 +24,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include <verge/clock.h>
@@ -53,8 +56,8 @@
 ///
 /// What is the same: completion tokens, associated executors, allocators and cancellation slots
 /// (from Asio 1.19 and Boost 1.77 on, so `co_await (a || b)` works); a pending wait is work that
-/// keeps run() from returning; destroying a timer cancels its waits; destroying the context destroys
-/// handlers without calling them. A handler is never called inside async_wait() or cancel().
+/// keeps run() from returning; destroying a timer cancels its waits; destroying the context
+/// destroys handlers without calling them. No handler is called inside async_wait() or cancel().
 ///
 /// <verge/boost_asio.h> is the same for Boost.Asio. Not part of <verge/verge.h>, as it needs the
 /// headers of standalone Asio, 1.18 or later.
@@ -82,6 +85,10 @@ struct standalone_asio {
   static execution_context& context_of(const Executor& ex) {
     return ::asio::query(ex, ::asio::execution::context);
   }
+  /// The executor as one that is work of its context as long as it exists.
+  static any_io_executor tracked(const any_io_executor& ex) {
+    return ::asio::prefer(ex, ::asio::execution::outstanding_work.tracked);
+  }
   template <class Handler, class Executor>
   static auto executor_of(const Handler& h, const Executor& otherwise) {
     return ::asio::get_associated_executor(h, otherwise);
@@ -98,9 +105,23 @@ struct standalone_asio {
     return no_slot{};
 #endif
   }
+  /// Executors whose work is that of their context.
+  template <class Executor>
+  static constexpr bool is_plain = std::is_same_v<Executor, any_io_executor> ||
+                                   std::is_same_v<Executor, ::asio::io_context::executor_type>;
+  /// `ex` may be destroyed before the call returns, by f.
   template <class Executor, class F>
   static void post(const Executor& ex, F&& f) {
-    ::asio::post(ex, std::forward<F>(f));
+    if constexpr (std::is_same_v<Executor, any_io_executor>) {
+      // Past the type-erased executor, which takes several allocations and calls.
+      using plain = ::asio::io_context::executor_type;
+      if (const plain* p = ex.template target<plain>()) {
+        const plain copy = *p;
+        return ::asio::post(copy, std::forward<F>(f));
+      }
+    }
+    const Executor copy = ex;  // NOLINT: f may destroy `ex`
+    ::asio::post(copy, std::forward<F>(f));
   }
   /// A handler that runs on the thread that completes its operation, whatever the executor.
   template <class F>

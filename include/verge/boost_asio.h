@@ -7,10 +7,12 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/prefer.hpp>
 #include <boost/asio/query.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/system_executor.hpp>
@@ -21,6 +23,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include <verge/clock.h>
@@ -61,6 +64,10 @@ struct boost_asio {
   static execution_context& context_of(const Executor& ex) {
     return ::boost::asio::query(ex, ::boost::asio::execution::context);
   }
+  /// The executor as one that is work of its context as long as it exists.
+  static any_io_executor tracked(const any_io_executor& ex) {
+    return ::boost::asio::prefer(ex, ::boost::asio::execution::outstanding_work.tracked);
+  }
   template <class Handler, class Executor>
   static auto executor_of(const Handler& h, const Executor& otherwise) {
     return ::boost::asio::get_associated_executor(h, otherwise);
@@ -77,9 +84,24 @@ struct boost_asio {
     return no_slot{};
 #endif
   }
+  /// Executors whose work is that of their context.
+  template <class Executor>
+  static constexpr bool is_plain =
+      std::is_same_v<Executor, any_io_executor> ||
+      std::is_same_v<Executor, ::boost::asio::io_context::executor_type>;
+  /// `ex` may be destroyed before the call returns, by f.
   template <class Executor, class F>
   static void post(const Executor& ex, F&& f) {
-    ::boost::asio::post(ex, std::forward<F>(f));
+    if constexpr (std::is_same_v<Executor, any_io_executor>) {
+      // Past the type-erased executor, which takes several allocations and calls.
+      using plain = ::boost::asio::io_context::executor_type;
+      if (const plain* p = ex.template target<plain>()) {
+        const plain copy = *p;
+        return ::boost::asio::post(copy, std::forward<F>(f));
+      }
+    }
+    const Executor copy = ex;  // NOLINT: f may destroy `ex`
+    ::boost::asio::post(copy, std::forward<F>(f));
   }
   /// A handler that runs on the thread that completes its operation, whatever the executor.
   template <class F>

@@ -21,7 +21,7 @@
 ///     timers.run(verge::clock::now());
 ///   }
 ///   auto t = timers.start(verge::clock::fast_now() + 30s, f);                 // any thread
-///   timers.stop(t);                                                           // true: never called
+///   timers.stop(t);                                                           // true: not called
 ///
 /// A loop that watches descriptors is better served by <verge/loop.h>, which needs no wake-up of
 /// its own.

@@ -17,8 +17,8 @@
 
 #pragma GCC visibility push(default)
 
-/// The timers of one Asio context: a timer_queue, and one timer of Asio's that wakes the context for
-/// the first of them. `Asio` says where the library is: <asio.hpp> or <boost/asio.hpp>.
+/// The timers of one Asio context: a timer_queue, and one timer of Asio's that wakes the context
+/// for the first of them. `Asio` says where the library is: <asio.hpp> or <boost/asio.hpp>.
 ///
 /// Ground rules
 ///
@@ -41,10 +41,11 @@
 ///    however long the handler has been queued.
 /// 3. A wait that was taken out of the queue belongs to the thread that took it, until that thread
 ///    has posted it; from then on to the executor, which calls it or destroys it.
-/// 4. The alarm is set for the queue's next() or earlier whenever the queue has a timer that can
-///    become due, and has no wait of its own outstanding if the queue is empty: then it would keep
-///    the context's run() from returning. Each setting has a number, by which a handler of an
-///    earlier setting recognises that it is outdated.
+/// 4. The alarm is set for the queue's next() or earlier whenever the queue is not empty. It is the
+///    work that keeps the context's run() from returning, for all waits in the queue; so it is
+///    set for waits that never end, too. If the queue has become empty it is dropped, but not
+///    before the last wait has been posted, and so is work of its executor. Each setting has a
+///    number, by which a handler of an earlier setting recognises that it is outdated.
 namespace verge::detail {
 
 template <class Asio>
@@ -172,7 +173,7 @@ class asio_service : public Asio::execution_context::service {
     to.waits.take_from(from.waits);
   }
 
-  /// Cancels one wait. Returns it if the caller must post it.
+  /// Cancels one wait. Returns it if the caller must post it, and then call drop_if_idle().
   asio_wait_base* cancel(asio_wait_base& w) noexcept {
     const lock held(mutex_);
     if (w.link_ == nullptr) return nullptr;  // claimed or cancelled before
@@ -191,12 +192,25 @@ class asio_service : public Asio::execution_context::service {
   /// run_due(). What is due at the same time is called in an order that the seed decides.
   void simulate(std::uint64_t seed) {
     const lock held(mutex_);
-    if (!simulated_) simulated_.emplace(seed);
-    drop_alarm();
+    if (simulated_) return;
+    simulated_.emplace(seed);
+    is_set_ = false;
+    set_alarm();
   }
+  /// When the first wait ends; nothing if none can.
   [[nodiscard]] std::optional<clock::time_point> next() {
     const lock held(mutex_);
-    return first();
+    const auto next = queue_.next();
+    return next && *next < never ? next : std::nullopt;
+  }
+
+  /// Lets the context's run() return if no wait is left.
+  void drop_if_idle() {
+    const lock held(mutex_);
+    if (!queue_.empty() || !is_set_ || is_shut_down_) return;
+    is_set_ = false;
+    ++setting_;
+    alarm_->cancel();
   }
 
   /// Posts what is due.
@@ -247,6 +261,7 @@ class asio_service : public Asio::execution_context::service {
     std::size_t count = 0;
     asio_wait_base* to_post = nullptr;
     asio_wait_base** last = &to_post;
+    bool idle = false;
     {
       const lock held(mutex_);
       for (; count < at_most && timer.waits.first() != nullptr; ++count) {
@@ -258,12 +273,14 @@ class asio_service : public Asio::execution_context::service {
         last = &w.next_;
       }
       also();
+      idle = to_post != nullptr && queue_.empty();
     }
     while (to_post != nullptr) {
       asio_wait_base& w = *to_post;
       to_post = w.next_;
       w.post();
     }
+    if (idle) drop_if_idle();
     return count;
   }
 
@@ -271,9 +288,7 @@ class asio_service : public Asio::execution_context::service {
   /// must post it.
   bool unschedule(asio_wait_base& w) noexcept {
     w.stage_ = stage::cancelled;
-    if (!queue_.stop(w.id_)) return false;
-    if (queue_.empty()) drop_alarm();
-    return true;
+    return queue_.stop(w.id_);
   }
 
   void schedule(asio_wait_base& w) {
@@ -284,12 +299,6 @@ class asio_service : public Asio::execution_context::service {
       queue_.stop(w.id_);
       throw;
     }
-  }
-
-  /// When the first wait ends; nothing if none can.
-  [[nodiscard]] std::optional<clock::time_point> first() const noexcept {
-    const auto next = queue_.next();
-    return next && *next < never ? next : std::nullopt;
   }
 
   /// Exact, but asks the fast clock first.
@@ -318,25 +327,21 @@ class asio_service : public Asio::execution_context::service {
       std::shuffle(from, to, *simulated_);
       from = to;
     }
+    const bool idle = queue_.empty();
     held.unlock();
     for (asio_wait_base* w : due) w->post();
+    if (idle) drop_if_idle();
   }
 
   void set_alarm() {
-    const auto next = first();
-    if (!next || simulated_ || is_shut_down_) return;
-    if (is_set_ && *next >= set_for_) return;
+    if (queue_.empty() || is_shut_down_) return;
+    const auto when = simulated_ ? never : std::min(queue_.next().value_or(never), never);
+    if (is_set_ && when >= set_for_) return;
     is_set_ = false;
-    alarm_->expires_at(std::chrono::steady_clock::time_point(next->time_since_epoch()));
+    alarm_->expires_at(std::chrono::steady_clock::time_point(when.time_since_epoch()));
     alarm_->async_wait(Asio::run_inline(on_alarm{this, ++setting_}));
-    set_for_ = *next;
+    set_for_ = when;
     is_set_ = true;
-  }
-  void drop_alarm() noexcept {
-    if (!is_set_ || is_shut_down_) return;
-    is_set_ = false;
-    ++setting_;
-    alarm_->cancel();
   }
   void alarm_rang(std::uint64_t setting) {
     {

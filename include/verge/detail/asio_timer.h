@@ -18,8 +18,8 @@
 
 namespace verge::detail {
 
-/// A timer for programs on Asio, with the interface of asio::steady_timer. <verge/asio.h> tells what
-/// differs.
+/// A timer for programs on Asio, with the interface of asio::steady_timer. <verge/asio.h> tells
+/// what differs.
 ///
 /// Every member may be called from any thread at any time, except that the destructor, moving and
 /// assignment must not overlap with other uses of the object.

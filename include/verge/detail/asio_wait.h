@@ -3,6 +3,8 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <verge/detail/asio_service.h>
@@ -25,8 +27,11 @@ class asio_ticket {
       const std::lock_guard held(mutex_);
       if (wait_ != nullptr) to_post = service_.cancel(*wait_);
     }
-    // The wait is out of the queue and not posted: it is this thread's.
-    if (to_post != nullptr) to_post->post();
+    if (to_post == nullptr) return;
+    // The wait is out of the queue and not posted: it is this thread's. Once it is posted, it is
+    // work of the context, whose service therefore exists.
+    to_post->post();
+    service_.drop_if_idle();
   }
   void detach() noexcept {
     const std::lock_guard held(mutex_);
@@ -40,8 +45,11 @@ class asio_ticket {
 };
 
 /// An async_wait with its handler. It lies in memory of the handler's allocator, which is released
-/// before the handler is called. It is work of the timer's executor until it is posted, and of the
-/// handler's until the handler has returned.
+/// before the handler is called.
+///
+/// Until it is posted, the service's alarm is work of the context (asio_service.h, rule 4). It is
+/// work of the timer's executor as well if that may count its work otherwise, and of the handler's
+/// if that is another one, until the handler has returned.
 template <class Asio, class Handler, class TimerExecutor>
 class asio_wait final : public asio_wait_base {
   using service = asio_service<Asio>;
@@ -77,11 +85,9 @@ class asio_wait final : public asio_wait_base {
   }
 
   void post() noexcept override {
-    // Out of the wait, which may have ended before the call returns. From then on it is work of
-    // the handler's executor alone.
-    const auto timer_work = std::move(timer_work_);
-    const auto ex = handler_work_.get_executor();
-    Asio::post(ex, call(this));
+    // Out of the wait, which may have ended before post() returns.
+    [[maybe_unused]] const auto timer_work = std::move(timer_work_);
+    Asio::post(executor_, call(this));
   }
   void destroy() noexcept override {
     if (ticket_) ticket_->detach();
@@ -92,11 +98,37 @@ class asio_wait final : public asio_wait_base {
 
  private:
   asio_wait(service& s, const TimerExecutor& ex, Handler&& h)
-      : service_(s),
-        timer_work_(ex),
-        handler_work_(Asio::executor_of(h, ex)),
-        handler_(std::move(h)) {}
+      : service_(s), timer_work_(ex), executor_(Asio::executor_of(h, ex)), handler_(std::move(h)) {
+    if (is_same_as(ex)) return;
+    if constexpr (is_erased) {
+      executor_ = Asio::tracked(executor_);
+    } else {
+      handler_work_.emplace(executor_);
+    }
+  }
   ~asio_wait() override = default;
+
+  /// A type-erased executor can count its work itself, and takes half the memory of a guard.
+  static constexpr bool is_erased = std::is_same_v<executor, typename Asio::any_io_executor>;
+  struct nothing {};
+  using handler_guard =
+      std::conditional_t<is_erased, nothing,
+                         std::optional<typename Asio::template work_guard<executor>>>;
+  auto keep_erased() noexcept {
+    if constexpr (is_erased) {
+      return std::move(executor_);
+    } else {
+      return nothing{};
+    }
+  }
+
+  [[nodiscard]] bool is_same_as(const TimerExecutor& ex) const noexcept {
+    if constexpr (std::is_same_v<executor, TimerExecutor>) {
+      return executor_ == ex;
+    } else {
+      return false;
+    }
+  }
 
   /// What is posted. If the executor destroys it uncalled, so it does the wait.
   class call {
@@ -130,18 +162,28 @@ class asio_wait final : public asio_wait_base {
   void end() {
     if (ticket_) ticket_->detach();
     const bool cancelled = service_.claim(*this);
-    const auto handler_work = std::move(handler_work_);
+    // The handler's executor has work until the handler has returned.
+    [[maybe_unused]] const auto handler_work = std::move(handler_work_);
+    [[maybe_unused]] const auto erased = keep_erased();
     Handler handler(std::move(handler_));
     ticket_.reset();
     destroy();
     std::move(handler)(cancelled ? Asio::aborted() : typename Asio::error_code());
   }
 
+  /// Instead of a work guard, where the alarm is enough.
+  struct no_guard {
+    explicit no_guard(const TimerExecutor& /*ex*/) noexcept {}
+  };
+  using timer_guard = std::conditional_t<Asio::template is_plain<TimerExecutor>, no_guard,
+                                         typename Asio::template work_guard<TimerExecutor>>;
+
   service& service_;
-  typename Asio::template work_guard<TimerExecutor> timer_work_;
-  typename Asio::template work_guard<executor> handler_work_;
-  Handler handler_;
+  [[no_unique_address]] timer_guard timer_work_;
   std::shared_ptr<asio_ticket<Asio>> ticket_;
+  [[no_unique_address]] handler_guard handler_work_;
+  executor executor_;
+  Handler handler_;
 };
 
 /// Stands for the cancellation slot where Asio has none.
