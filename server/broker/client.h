@@ -21,8 +21,8 @@ class client {
   client& operator=(const client&) = delete;
   virtual ~client() = default;
 
-  /// Takes a reply, in the order of the commands, once what it says is durable. On the committer's
-  /// thread: neither may block.
+  /// Takes a reply, in the order of the commands, once what it says is durable. Called by
+  /// the committer: neither may block.
   virtual void deliver(reply r) = 0;
   /// The last of the batch has been delivered.
   virtual void flush() noexcept = 0;

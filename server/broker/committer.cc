@@ -30,7 +30,7 @@ committer::committer(store& s, broker_options options, std::function<wall_time()
 
 void committer::wake() noexcept { static_cast<void>(woken_.try_send(true)); }
 
-void committer::submit(std::vector<request> requests) {
+void committer::submit(std::span<request> requests) {
   bool first = false;
   {
     std::lock_guard held(lock_);
@@ -40,68 +40,69 @@ void committer::submit(std::vector<request> requests) {
   if (first) wake();
 }
 
-void committer::submit(request r) {
-  bool first = false;
-  {
-    std::lock_guard held(lock_);
-    first = queue_.empty();
-    queue_.push_back(std::move(r));
-  }
-  if (first) wake();
-}
-
 void committer::stop() noexcept {
   stopping_.store(true);
   wake();
 }
 
-void committer::run(runtime* timers) {
-  const auto ring = [this] { wake(); };
-  alarm_ = timers != nullptr ? after_func(*timers, longest_sleep, ring)
-                             : after_func(longest_sleep, ring);
-  std::vector<request> taken;
+verge::task<> committer::run() {
+  alarm_ = after_func(longest_sleep, [this] { wake(); });
   for (bool more = true;;) {
-    if (!more) sleep_until_needed();
-    {
-      std::lock_guard held(lock_);
-      if (queue_.size() <= most_at_once) {
-        taken.swap(queue_);
-      } else {
-        const auto end = queue_.begin() + most_at_once;
-        std::move(queue_.begin(), end, std::back_inserter(taken));
-        queue_.erase(queue_.begin(), end);
-      }
-      more = !queue_.empty();
+    if (!more && !stopping_.load()) {
+      set_alarm();
+      static_cast<void>(co_await recv(woken_));
     }
-    const bool last = stopping_.load() && taken.empty() && !more;
-    broker_.begin(clock::now(), wall_());
-    std::size_t done = 0;
-    const auto execute = [&] {
-      for (; done < taken.size(); ++done) {
-        broker_.execute(taken[done].from, std::move(taken[done].what));
-      }
-    };
-    try {
-      execute();
-      if (!broker_.has_failed()) {
-        more |= broker_.advance();
-        if (last) broker_.close_books();
-        commit(taken.size());
-      }
-      broker_.committed();
-    } catch (const std::exception& e) {
-      // Also what is not the disk's fault: memory may be ahead of the disk, and nothing more is
-      // acknowledged. The command that has thrown and those that are left hear so as well.
-      broker_.fail(e.what());
-      if (on_failure) on_failure(e.what());
-      execute();
-      broker_.committed();
-      more = false;
-    }
-    taken.clear();
+    co_await yield();
+    more = take();
+    const bool last = stopping_.load() && taken_.empty() && !more;
+    more |= round(last);
+    taken_.clear();  // it keeps clients alive
     if (last) break;
   }
   alarm_ = timer();
+}
+
+/// Takes what is in the queue. True if there is more.
+bool committer::take() {
+  std::lock_guard held(lock_);
+  if (queue_.size() <= most_at_once) {
+    taken_.swap(queue_);
+  } else {
+    const auto end = queue_.begin() + most_at_once;
+    std::move(queue_.begin(), end, std::back_inserter(taken_));
+    queue_.erase(queue_.begin(), end);
+  }
+  return !queue_.empty();
+}
+
+/// Does what was taken. True if the broker has more to do at once.
+bool committer::round(bool last) {
+  broker_.begin(clock::now(), wall_());
+  std::size_t done = 0;
+  const auto execute = [&] {
+    for (; done < taken_.size(); ++done) {
+      broker_.execute(taken_[done].from, std::move(taken_[done].what));
+    }
+  };
+  try {
+    bool more = false;
+    execute();
+    if (!broker_.has_failed()) {
+      more = broker_.advance();
+      if (last) broker_.close_books();
+      commit(taken_.size());
+    }
+    broker_.committed();
+    return more;
+  } catch (const std::exception& e) {
+    // Also what is not the disk's fault: memory may be ahead of the disk, and nothing more is
+    // acknowledged. The command that has thrown and those that are left hear so as well.
+    broker_.fail(e.what());
+    if (on_failure) on_failure(e.what());
+    execute();
+    broker_.committed();
+    return false;
+  }
 }
 
 /// Writes what this round changes.
@@ -114,8 +115,8 @@ void committer::commit(std::size_t commands) {
   broker_.note_commit(commands, static_cast<std::uint64_t>(took.count()));
 }
 
-void committer::sleep_until_needed() {
-  if (stopping_.load()) return;
+/// For what the broker has to do by itself next.
+void committer::set_alarm() {
   clock::time_point wake_at = clock::now() + longest_sleep;
   if (const auto alarm = broker_.next_alarm()) wake_at = std::min(wake_at, *alarm);
   if (const auto due = broker_.next_due()) {
@@ -128,7 +129,6 @@ void committer::sleep_until_needed() {
     wake_at = std::min(wake_at, clock::now() + left);
   }
   alarm_.reset_at(wake_at);
-  static_cast<void>(woken_.recv());
 }
 
 }  // namespace verge::server

@@ -6,11 +6,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <verge/chan.h>
-#include <verge/runtime.h>
+#include <verge/task.h>
 #include <verge/time.h>
 
 #include "../store/store.h"
@@ -20,12 +21,16 @@
 ///
 ///   connections ---submit()---> queue ---> broker ---> one batch, synced ---> replies
 ///
-/// The thread in run() takes everything that is in the queue, lets the broker execute it, writes
-/// the one batch that comes of it, and only then lets replies out. While it syncs the queue fills
-/// again: the more clients, the larger the batches; no command is delayed on purpose.
+/// The task in run() takes everything that is in the queue, lets the broker execute it, writes the
+/// one batch that comes of it, and only then lets replies out. While it syncs the queue fills
+/// again: the more clients, the larger the batches; no command is delayed on purpose. Woken, it
+/// lets all other ready tasks run first, which are connections that found bytes in the same look at
+/// the sockets. So one client's command takes one thread through all of it, and those of many
+/// clients share a batch.
 ///
-/// Ground rules: the queue is under `lock_`; broker and store belong to the thread in run(); a
-/// submit that finds the queue empty wakes that thread, others need not, since it takes all.
+/// Ground rules: the queue is under `lock_`; broker and store belong to the task in run(); a
+/// submit that finds the queue empty wakes that task, others need not, since it takes all. The task
+/// blocks its processor while it syncs; the others serve the sockets meanwhile.
 namespace verge::server {
 
 struct request {
@@ -43,31 +48,33 @@ class committer {
   committer(const committer&) = delete;
   committer& operator=(const committer&) = delete;
 
-  /// From any thread. The requests of one client are executed in their order.
-  void submit(std::vector<request> requests);
-  void submit(request r);
+  /// From any thread. The requests of one client are executed in their order. They are moved from.
+  void submit(std::span<request> requests);
+  void submit(request r) { submit(std::span(&r, 1)); }
 
-  /// Serves until stop(). On a plain thread, with the runtime that its timer runs on; or as part of
-  /// a simulation, without one.
-  void run(runtime* timers = nullptr);
+  /// Serves until stop().
+  verge::task<> run();
   /// What is in the queue is still done. From any thread.
   void stop() noexcept;
   /// The wall clock was set: times are looked at again.
   void clock_stepped() noexcept { wake(); }
 
-  /// Why the store has failed; empty if it has not. Called on the committer's thread when it does.
+  /// Why the store has failed; empty if it has not. Called by the task in run() when it does.
   std::function<void(const std::string&)> on_failure;
 
  private:
   void wake() noexcept;
+  bool take();
+  bool round(bool last);
   void commit(std::size_t commands);
-  void sleep_until_needed();
+  void set_alarm();
 
   store& store_;
   broker broker_;
   std::function<wall_time()> wall_;
   std::mutex lock_;
   std::vector<request> queue_;
+  std::vector<request> taken_;
   std::atomic<bool> stopping_{false};
   chan<bool> woken_{1};
   timer alarm_;

@@ -24,11 +24,11 @@ const char* name_of(scope s) noexcept;
 std::optional<scope> scope_named(std::string_view name) noexcept;
 
 struct token_record {
-  std::string id;
-  std::string name;  ///< for people
+  std::string id{};
+  std::string name{};  ///< for people
   std::array<unsigned char, 32> hash{};
-  std::vector<scope> scopes;
-  std::vector<std::string> tubes;  ///< patterns; empty: all
+  std::vector<scope> scopes{};
+  std::vector<std::string> tubes{};  ///< patterns; empty: all
   wall_time created{0};
   wall_time expires{0};         ///< 0: never
   std::uint32_t per_second{0};  ///< requests; 0: no limit

@@ -15,13 +15,14 @@
 #include "../broker/committer.h"
 #include "../doors/door.h"
 
-/// A connection that speaks beanstalk's protocol: a task that reads and submits, and one that
-/// writes replies as they come.
+/// A connection that speaks beanstalk's protocol. A task reads and submits; the committer sends
+/// replies itself, as long as the socket takes them; what it does not take, another task writes.
 ///
-/// Ground rules: the socket and the parser belong to the reading task, apart from writing and
-/// close(). `out_` is under `lock_`: the committer appends, the writing task takes. The reading
-/// task stops while too much is under way, so a client that does not read its replies stops only
-/// itself.
+/// Ground rules: the parser and reading belong to the reading task. What is to be sent, `out_`, is
+/// under `lock_`, and so is which side sends: the committer, or, while `slow_` is set, the writing
+/// task. The writing task alone closes the socket, under the lock, so that the number that the
+/// committer sends to is this socket's. The reading task stops while too much is under way, so a
+/// client that does not read its replies stops only itself.
 namespace verge::server {
 
 struct connection_limits {
@@ -61,7 +62,12 @@ class connection final : public client, public std::enable_shared_from_this<conn
  private:
   static verge::task<> read(std::shared_ptr<connection> self);
   static verge::task<> write(std::shared_ptr<connection> self);
+  void submit(std::vector<request>& requests);
+  bool has_room() const noexcept;
   verge::task<> wait_for_room();
+  void send_now() noexcept;
+  void sent(std::size_t bytes) noexcept;
+  void close() noexcept;
 
   connection_house& house_;
   stream_socket conn_;
@@ -69,10 +75,12 @@ class connection final : public client, public std::enable_shared_from_this<conn
   beanstalk::parser parser_;
   std::mutex lock_;
   std::string out_;
-  std::size_t counted_{0};  ///< of out_, in the house's bytes
+  std::size_t pending_{0};  ///< bytes of replies that are not sent yet, in the house's too
+  bool slow_{false};        ///< the socket is full, or has failed: the writing task sends
   bool left_{false};
-  std::atomic<std::size_t> under_way_{0};
-  std::atomic<std::size_t> out_bytes_{0};
+  bool closed_{false};
+  bool wants_room_{false};  ///< the reading task waits
+  std::size_t under_way_{0};
   chan<bool> to_write_{1};
   chan<bool> room_{1};
 };

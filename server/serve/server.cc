@@ -65,7 +65,7 @@ task_server::task_server(server_options options, std::function<void(const std::s
     options_.http->tls = tls_.get();
     web_ = std::make_unique<web::web_server>(runtime_, *committer_, *options_.http);
   }
-  committing_ = std::thread([this] { committer_->run(&runtime_); });
+  committing_ = runtime_.spawn([this] { return committer_->run(); });
   accepting_ = runtime_.spawn([this] { return accept(); });
   watching_ = runtime_.spawn([this] { return watch_clock(); });
 }
@@ -85,7 +85,8 @@ void task_server::drain(bool on) {
     void left() noexcept override {}
   };
   const auto from = std::make_shared<messenger>();
-  committer_->submit({{from, command(verb::drain, on ? 1U : 0U)}, {from, command(verb::leave)}});
+  committer_->submit({from, command(verb::drain, on ? 1U : 0U)});
+  committer_->submit({from, command(verb::leave)});
 }
 
 verge::task<> task_server::accept() {

@@ -20,7 +20,7 @@
 #include "../web/web_server.h"
 #include "connection.h"
 
-/// The task server as a whole: a store, the committer's thread, listeners.
+/// The task server as a whole: a store, the committer, listeners.
 namespace verge::server {
 
 struct server_options {
@@ -83,7 +83,7 @@ class task_server {
   std::vector<std::weak_ptr<connection>> connections_;
   std::size_t sweep_at_{64};
   bool finishing_{false};  ///< under lock_: a connection that comes now is finished at once
-  std::thread committing_;
+  join_handle<> committing_;
   join_handle<> accepting_;
   join_handle<> watching_;
   bool stopped_{false};

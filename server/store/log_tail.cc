@@ -102,20 +102,23 @@ class mapped_file {
 
 class log_reader {
  public:
-  explicit log_reader(std::string_view log) : log_(log) {}
+  /// `zeroed`: zeros may have been written ahead of what is logged.
+  log_reader(std::string_view log, bool zeroed)
+      : log_(log), end_(zeroed ? log.find_last_not_of('\0') + 1 : log.size()) {}  // npos + 1 is 0
 
+  /// torn: what is behind good() is to be cut off.
   enum class finding : std::uint8_t { whole, torn, damaged };
 
   /// `several`: more than one batch may have been on its way to the disk.
   finding examine(bool several) {
-    if (read_all()) return finding::whole;
+    if (read_all()) return good_ < log_.size() && end_ <= good_ ? finding::torn : finding::whole;
     const std::size_t next = next_batch_after(bad_);
-    if (next != log_.size() && !several) return finding::damaged;
+    if (next != end_ && !several) return finding::damaged;
     if (has_hole(good_, next)) return finding::torn;
-    if (next != log_.size()) return finding::damaged;
-    // Its end is missing, which RocksDB can tell, unless it is only the length that is wrong.
-    return runs_over_the_end(bad_) && !is_whole_with_another_length(bad_) ? finding::whole
-                                                                          : finding::damaged;
+    if (next != end_) return finding::damaged;
+    if (!runs_over_the_end(bad_) || is_whole_with_another_length(bad_)) return finding::damaged;
+    // Its end is missing. If the file ends there, RocksDB can tell.
+    return end_ == log_.size() ? finding::whole : finding::torn;
   }
 
   /// Where the last batch ends that can be read, and where the first record is that cannot.
@@ -142,11 +145,12 @@ class log_reader {
            checks(at, length);
   }
 
-  /// False at the first record that cannot be read or is out of turn, which is then `bad_`.
+  /// False at the first record that cannot be read or is out of turn, which is then `bad_`. Zeros
+  /// up to the end of the file are no records.
   bool read_all() {
     bool within = false;  // a batch of several records
     std::size_t at = 0;
-    while (at < log_.size()) {
+    while (at < log_.size() && (at < end_ || within)) {
       if (left_in_block(at) < header_size) {
         at = std::min(log_.size(), at + left_in_block(at));
         continue;
@@ -166,11 +170,11 @@ class log_reader {
 
   /// Or the end.
   std::size_t next_batch_after(std::size_t at) const {
-    for (++at; at + header_size <= log_.size(); ++at) {
+    for (++at; at + header_size <= end_; ++at) {
       const unsigned what = byte(at + 6);
       if ((what == full || what == first) && length_at(at) != 0 && is_record(at)) return at;
     }
-    return log_.size();
+    return end_;
   }
 
   /// Whether a sector reads as zeros, or the part of one that is in this range. A few last bytes of
@@ -179,7 +183,7 @@ class log_reader {
     constexpr std::size_t few = 64;
     while (at < end) {
       const std::size_t n = std::min(sector - at % sector, end - at);
-      if (at + n == log_.size() && n < few) return false;
+      if (at + n == end_ && n < few) return false;
       if (log_.substr(at, n).find_first_not_of('\0') == std::string_view::npos) return true;
       at += n;
     }
@@ -187,17 +191,18 @@ class log_reader {
   }
 
   bool runs_over_the_end(std::size_t at) const {
-    if (log_.size() - at < header_size) return true;
-    return length_at(at) > log_.size() - at - header_size &&
+    if (at + header_size > end_) return true;
+    return length_at(at) > end_ - at - header_size &&
            length_at(at) <= left_in_block(at) - header_size;
   }
 
   bool is_whole_with_another_length(std::size_t at) const {
-    if (log_.size() - at < header_size) return false;
-    return checks(at, log_.size() - at - header_size);
+    if (at + header_size > end_) return false;
+    return checks(at, end_ - at - header_size);
   }
 
   std::string_view log_;
+  std::size_t end_;  ///< behind the last byte that counts
   std::size_t good_{0};
   std::size_t bad_{0};
 };
@@ -213,14 +218,15 @@ void cut(const std::string& path, std::size_t size) {
   }
 }
 
-void mend(const std::string& path, bool several) {
+/// The manifest grows, and several of its batches may be on their way at once.
+void mend(const std::string& path, bool is_manifest) {
   log_reader::finding found{};
   std::size_t good = 0;
   std::size_t bad = 0;
   {
     const mapped_file log(path);
-    log_reader reader(log.bytes());
-    found = reader.examine(several);
+    log_reader reader(log.bytes(), !is_manifest);
+    found = reader.examine(is_manifest);
     good = reader.good();
     bad = reader.bad();
   }

@@ -2,7 +2,10 @@
 
 #include <string>
 
-/// The ends of RocksDB's logs after a loss of power.
+/// The ends of RocksDB's logs after a crash or a loss of power.
+///
+/// A log ends in zeros that were written ahead of it (zeroed_log.h), unless it was closed. They are
+/// cut off.
 ///
 /// A log is synced batch by batch. So at most its last batch can be torn (of the manifest, the last
 /// few): some of its sectors have reached the disk, and others, perhaps earlier ones, have not and
@@ -14,7 +17,8 @@
 /// all that follows in that block of 32 KiB. So both are decided here, before RocksDB opens the
 /// directory:
 ///
-///  - A part of the last batch is missing or reads as zeros: torn. The batch is cut off.
+///  - A part of the last batch is missing or reads as zeros: torn. The batch is cut off. A batch
+///    that is whole does not end in zeros: the store sees to that.
 ///  - What cannot be read is followed by another batch, or nothing of it reads as zeros: damaged.
 ///    Acknowledged tasks may be lost, so opening is refused.
 ///

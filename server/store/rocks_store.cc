@@ -6,6 +6,7 @@
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/options.h>
+#include <rocksdb/slice_transform.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/checkpoint.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -20,6 +22,7 @@
 
 #include "log_tail.h"
 #include "records.h"
+#include "zeroed_log.h"
 
 namespace verge::server {
 
@@ -95,6 +98,14 @@ class rocks_store final : public store {
     options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
     statistics_ = options.statistics;
 
+    // Tasks have rising ids, and so have the entries of an index in most loads: the next place in
+    // the memtable is the one after the last of its kind.
+    options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewCappedPrefixTransform(1));
+    if (write_.sync) {
+      env_ = make_env_with_zeroed_logs(zeros_written_);
+      options.env = env_.get();
+    }
+
     mend();
     rocksdb::DB* db = nullptr;
     if (const auto s = rocksdb::DB::Open(options, directory_, &db); !s.ok()) {
@@ -136,6 +147,7 @@ class rocks_store final : public store {
     if (b.clock_mark) {
       put(mark_key("clock"), number_value(static_cast<std::uint64_t>(*b.clock_mark)));
     }
+    end_batch(changes_);
     require(db_->Write(write_, &changes_), "writing to");
   }
 
@@ -199,7 +211,8 @@ class rocks_store final : public store {
     store_figures f;
     f.bytes_written = statistics_->getTickerCount(rocksdb::WAL_FILE_BYTES) +
                       statistics_->getTickerCount(rocksdb::FLUSH_WRITE_BYTES) +
-                      statistics_->getTickerCount(rocksdb::COMPACT_WRITE_BYTES);
+                      statistics_->getTickerCount(rocksdb::COMPACT_WRITE_BYTES) +
+                      zeros_written_->load(std::memory_order_relaxed);
     std::uint64_t size = 0;
     if (db_->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &size))
       f.disk_bytes = size;
@@ -244,7 +257,10 @@ class rocks_store final : public store {
       }
       rocksdb::WriteOptions sync;
       sync.sync = true;
-      require(db_->Put(sync, format_key(), number_value(format)), "writing to");
+      changes_.Clear();
+      put(format_key(), number_value(format));
+      end_batch(changes_);
+      require(db_->Write(sync, &changes_), "writing to");
       return;
     }
     require(s, "reading");
@@ -303,6 +319,10 @@ class rocks_store final : public store {
     if (!r.key.empty()) require_batch(changes_.Delete(key_key(r.tube, r.key)));
   }
 
+  /// A batch does not end in zeros, so that one whose end is missing is known in a log that reads
+  /// as zeros beyond its end. This is in the log alone.
+  void end_batch(rocksdb::WriteBatch& b) { require_batch(b.PutLogData("end")); }
+
   void require_batch(const rocksdb::Status& s) { require(s, "preparing a write to"); }
 
   void require(const rocksdb::Status& s, const char* doing) {
@@ -312,6 +332,9 @@ class rocks_store final : public store {
   }
 
   std::string directory_;
+  std::shared_ptr<std::atomic<std::uint64_t>> zeros_written_{
+      std::make_shared<std::atomic<std::uint64_t>>(0)};
+  std::unique_ptr<rocksdb::Env> env_;  // outlasts the database
   std::unique_ptr<rocksdb::DB> db_;
   std::shared_ptr<rocksdb::Statistics> statistics_;
   rocksdb::ReadOptions read_;

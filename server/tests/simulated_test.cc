@@ -47,7 +47,7 @@ struct world {
   explicit world(std::uint64_t seed, broker_options o = {}) : sim(seed), kept(make_memory_store()) {
     o.seed = seed;
     it = std::make_unique<committer>(*kept, o, [this] { return wall.now(); });
-    serving = sim.thread([this] { it->run(); });
+    serving = sim.thread([this] { return it->run(); });
   }
   ~world() {
     it->stop();

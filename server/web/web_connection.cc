@@ -252,7 +252,7 @@ verge::task<http::response> web_connection::perform(operation op) {
   std::vector<request> requests;
   requests.reserve(op.commands.size());
   for (command& c : op.commands) requests.push_back({self, std::move(c)});
-  house_.to.submit(std::move(requests));
+  house_.to.submit(requests);
   const bool complete = co_await wait_for_replies(op.waits, op.what == operation::kind::probe);
   std::vector<reply> replies;
   {
