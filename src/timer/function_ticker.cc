@@ -181,8 +181,11 @@ constexpr timer_behaviour behaviour{
 
 timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
                                   const ticking_function& function) {
-  auto record = std::make_unique<function_ticker>(policy, function);
+  const bool precise = (policy & precise_ticks) != 0;
+  const auto kept = static_cast<std::uint8_t>(policy & ~precise_ticks);
+  auto record = std::make_unique<function_ticker>(kept, function);
   timer_node& t = of.make();
+  set_precise(t, precise);
   ::new (static_cast<void*>(t.payload)) function_ticker*(record.get());
   t.run = &run_callback;
   t.does.store(&behaviour, std::memory_order_relaxed);
