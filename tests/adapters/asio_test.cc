@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <support/scale.h>
 #include <asio.hpp>
+#if defined(ASIO_HAS_CO_AWAIT)  // not with clang and this Asio
 #include <asio/experimental/awaitable_operators.hpp>
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -23,6 +25,9 @@
 #include <vector>
 
 #define VERGE_TEST_SLOTS 1
+#if defined(ASIO_HAS_CO_AWAIT)
+#define VERGE_TEST_COROUTINES 1
+#endif
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <verge/boost_asio.h>
 //
 #include <boost/asio.hpp>
-#if __has_include(<boost/asio/experimental/awaitable_operators.hpp>)
+#if defined(BOOST_ASIO_HAS_CO_AWAIT) && __has_include(<boost/asio/experimental/awaitable_operators.hpp>)
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #endif
 #include <gtest/gtest.h>
@@ -24,8 +24,11 @@
 #include <utility>
 #include <vector>
 
-#if __has_include(<boost/asio/experimental/awaitable_operators.hpp>)
+#if __has_include(<boost/asio/cancellation_signal.hpp>)
 #define VERGE_TEST_SLOTS 1
+#endif
+#if defined(BOOST_ASIO_HAS_CO_AWAIT)
+#define VERGE_TEST_COROUTINES 1
 #endif
 
 namespace {

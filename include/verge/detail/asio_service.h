@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -35,8 +36,9 @@
 ///
 ///    A waiting wait is in the queue; a fired or cancelled one is on its way through its executor.
 ///    As long as it is waiting or fired it is linked to its timer. The outcome is decided where the
-///    handler runs, by claim(), which unlinks the wait. cancel() counts exactly the waits that it
-///    unlinks, under the same mutex. So a wait is counted by one cancel() and its handler sees
+///    handler runs, by claim(), which unlinks the wait. (A wait that a cancel() has unlinked is
+///    known by its stage, without the mutex.) cancel() counts exactly the waits that it unlinks,
+///    under the same mutex. So a wait is counted by one cancel() and its handler sees
 ///    operation_aborted, or it is counted by none and its handler sees success: from any thread,
 ///    however long the handler has been queued.
 /// 3. A wait that was taken out of the queue belongs to the thread that took it, until that thread
@@ -78,7 +80,7 @@ class asio_wait_base {
   asio_wait_base** link_ = nullptr;  ///< what points to this; nullptr: not linked
   queue::id id_;
   clock::time_point when_;
-  stage stage_ = stage::waiting;
+  std::atomic<stage> stage_ = stage::waiting;  ///< written under the mutex
 };
 
 /// The waits of one timer, oldest first.
@@ -143,9 +145,10 @@ class asio_service : public Asio::execution_context::service {
       return w.destroy();
     }
     w.when_ = std::min(timer.expiry, never);
-    const bool passed = has_passed(w.when_);
+    // Unless it comes before the alarm, the alarm sees to it, and the clock need not be read.
+    const bool passed = (!is_set_ || w.when_ < set_for_) && has_passed(w.when_);
     if (passed) {
-      w.stage_ = stage::fired;
+      w.stage_.store(stage::fired, std::memory_order_relaxed);
     } else {
       schedule(w);
     }
@@ -183,9 +186,11 @@ class asio_service : public Asio::execution_context::service {
 
   /// Where the handler runs: decides the outcome. True: it was cancelled.
   bool claim(asio_wait_base& w) noexcept {
+    // Pairs with unschedule(), whose last access to the wait this is: it is unlinked already.
+    if (w.stage_.load(std::memory_order_acquire) == stage::cancelled) return true;
     const lock held(mutex_);
     asio_wait_list::remove(w);
-    return w.stage_ == stage::cancelled;
+    return w.stage_.load(std::memory_order_relaxed) == stage::cancelled;
   }
 
   /// For simulated time (verge/asio.h): from now on no alarm is set, and the caller calls
@@ -287,8 +292,10 @@ class asio_service : public Asio::execution_context::service {
   /// Makes a wait that is no longer linked cancelled. True: it was in the queue, and the caller
   /// must post it.
   bool unschedule(asio_wait_base& w) noexcept {
-    w.stage_ = stage::cancelled;
-    return queue_.stop(w.id_);
+    const bool was_queued = queue_.stop(w.id_);
+    // The last access to a wait that has fired: its handler may run at once, without the mutex.
+    w.stage_.store(stage::cancelled, std::memory_order_release);
+    return was_queued;
   }
 
   void schedule(asio_wait_base& w) {
@@ -312,7 +319,7 @@ class asio_service : public Asio::execution_context::service {
     for (; n < batch.size(); ++n) {
       const auto w = queue_.pop(now);
       if (!w) break;
-      (*w)->stage_ = stage::fired;
+      (*w)->stage_.store(stage::fired, std::memory_order_relaxed);
       batch[n] = *w;
     }
     return n;

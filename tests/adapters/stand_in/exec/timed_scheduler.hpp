@@ -34,7 +34,7 @@ template <class S>
 concept timed_scheduler = stdexec::scheduler<S> && requires(const S& s) {
   now(s);
   { schedule_at(s, now(s)) } -> stdexec::sender;
-  { schedule_after(s, now(s) - now(s)) } -> stdexec::sender;
+  { schedule_after(s, typename decltype(now(s))::duration()) } -> stdexec::sender;
 };
 
 }  // namespace exec
