@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include <verge/endpoint.h>
 #include <verge/net.h>
@@ -17,7 +17,8 @@
 ///   verge::task<> cancel_unpaid_orders(verge::endpoint server) {
 ///     auto c = co_await tasks::client::connect(server);
 ///     co_await c.use("orders");
-///     co_await c.put("cancel order 7", {.key = "order-7", .delay = 30min});
+///     const tasks::put_options later{.key = "order-7", .delay = 30min};
+///     co_await c.put("cancel order 7", later);
 ///     if (co_await c.cancel("order-7") == tasks::cancelled::yes) co_return;   // no worker gets it
 ///     ...
 ///   }
@@ -36,6 +37,8 @@
 /// Errors of the connection are std::system_error; a refusal of the server is `refused`, with its
 /// word. After either of the first kind the client is of no more use. verge::timeout() and contexts
 /// limit the whole of an operation from outside; the client is of no more use after that either.
+///
+/// Give options by name, as above: g++ 12 destroys braces in an expression with co_await twice.
 namespace tasks {
 
 /// The server has answered with something else than success: "DENIED", "JOB_TOO_BIG", "DRAINING".
@@ -90,12 +93,13 @@ class client {
   /// Reserve takes from this tube as well; the first one takes the place of "default".
   verge::task<> watch(std::string tube);
 
-  verge::task<put_result> put(std::string body, put_options options = {});
+  verge::task<put_result> put(std::string body, put_options options);
+  verge::task<put_result> put(std::string body) { return put(std::move(body), put_options()); }
   verge::task<cancelled> cancel(std::string key);
   verge::task<cancelled> reschedule(std::string key, std::chrono::nanoseconds delay);
 
-  /// The next task, or nothing if none has come in that time, or if a task that this client holds is
-  /// in the last second of its time to run.
+  /// The next task, or nothing if none has come in that time, or if a task that this client holds
+  /// is in the last second of its time to run.
   verge::task<std::optional<reserved>> reserve(std::chrono::nanoseconds wait);
   /// These return false if this client does not hold the task any more.
   verge::task<bool> ack(std::uint64_t id);

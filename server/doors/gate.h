@@ -70,8 +70,7 @@ class gate {
 
 /// What a command needs, for the protocol that has no routes.
 scope scope_of(verb v) noexcept;
-/// Whether the caller may give this command. Sets what tubes it may touch. `tube` is the one that it
-/// names, if any.
+/// Whether the caller may give this command. Sets what tubes it may touch.
 bool may_give(const caller& who, command& c);
 
 }  // namespace verge::server

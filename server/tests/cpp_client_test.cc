@@ -26,12 +26,15 @@ class a_cpp_client : public web_fixture {};
 verge::task<> put_and_cancel(verge::endpoint at) {
   auto c = co_await tasks::client::connect(at);
   co_await c.use("orders");
-  const auto first = co_await c.put("cancel order 7", {.key = "order-7", .delay = 30min});
+  const tasks::put_options o1{.key = "order-7", .delay = 30min};
+  const auto first = co_await c.put("cancel order 7", o1);
   EXPECT_EQ(first.what, kind::inserted);
-  const auto again = co_await c.put("other", {.key = "order-7"});
+  const tasks::put_options o2{.key = "order-7"};
+  const auto again = co_await c.put("other", o2);
   EXPECT_EQ(again.what, kind::kept);
   EXPECT_EQ(again.id, first.id);
-  const auto refused = co_await c.put("x", {.key = "order-7", .mode = tasks::if_exists::refuse});
+  const tasks::put_options o3{.key = "order-7", .mode = tasks::if_exists::refuse};
+  const auto refused = co_await c.put("x", o3);
   EXPECT_EQ(refused.what, kind::exists);
   const auto moved = co_await c.reschedule("order-7", 1h);
   EXPECT_EQ(moved, tasks::cancelled::yes);
@@ -51,7 +54,8 @@ verge::task<> work(verge::endpoint at) {
   co_await c.use("work");
   co_await c.watch("work");
   const std::string bytes("\0\r\n\xff", 4);
-  static_cast<void>(co_await c.put(bytes, {.key = "k", .delay = 100ms}));
+  const tasks::put_options o4{.key = "k", .delay = 100ms};
+  static_cast<void>(co_await c.put(bytes, o4));
   std::optional<tasks::reserved> t = co_await c.reserve(60s);
   EXPECT_TRUE(t.has_value());
   if (!t) co_return;
@@ -70,7 +74,8 @@ verge::task<> work(verge::endpoint at) {
   EXPECT_FALSE(twice);
   const auto none = co_await c.reserve(0s);
   EXPECT_FALSE(none.has_value());
-  const auto dead = co_await c.put("x", {.max_attempts = 1, .dead_letter = "dead"});
+  const tasks::put_options o5{.max_attempts = 1, .dead_letter = "dead"};
+  const auto dead = co_await c.put("x", o5);
   t = co_await c.reserve(60s);
   const bool buried = co_await c.bury(dead.id, 7);
   EXPECT_TRUE(buried);
