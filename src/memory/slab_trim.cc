@@ -5,8 +5,8 @@
 //
 //   choose     the chunks that were free all the time since the last trim, less a reserve, are
 //              marked as leaving. From then on a node of them is not taken from the depot.
-//   clear      the depot is gone through once, a piece at a time, and the indices of leaving chunks
-//              are dropped: what is on top fills the gap. Threads that use the depot meanwhile work
+//   clear      the depot is scanned once, a piece at a time, and the indices of leaving chunks are
+//              dropped: what is on top fills the gap. Threads that use the depot meanwhile work
 //              on its top. What they put there is not leaving, since a leaving chunk has no node
 //              outside of the depot; so all that lies below the place reached stays clear.
 //   give back  the last version of the chunk is noted, and the system takes its pages.

@@ -150,6 +150,7 @@ runtime_core::runtime_core(runtime_options& options)
                 poller::wait_method::automatic, options.realtime),
       timers(new clockwork(make_engine(options.engine, scheduler, options.wheel), scheduler,
                            scheduler)) {
+  if (options.coalesce) timers->coalesce();
   try {
     registry::get();  // made by the first runtime, which takes memory
     scheduler.start(*timers);

@@ -138,7 +138,7 @@ timer_node* started(timer_node& t, std::int64_t when, std::int64_t period) {
 receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std::int64_t period) {
   auto channel = chan_access::handle<receiver<clock::time_point>>(share_channel(t));
   clockwork& of = clockwork::of(t);
-  started(t, of.deadline(delay), period);
+  started(t, of.deadline(delay, period != 0 ? clockwork::exactly : 0), period);
   of.release(t);
   return channel;
 }
@@ -185,7 +185,7 @@ timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy
   }
   timer_node& t = make_channel_timer(of, kind, true);
   set_precise(t, (policy & precise_ticks) != 0);
-  started(t, of.deadline(period), period);
+  started(t, of.deadline(period, clockwork::exactly), period);
   share_channel(t);  // the handle's
   return &t;
 }
