@@ -3,8 +3,7 @@
 #include <verge/boost_asio.h>
 //
 #include <boost/asio.hpp>
-#if defined(BOOST_ASIO_HAS_CO_AWAIT) && \
-    __has_include(<boost/asio/experimental/awaitable_operators.hpp>)
+#if defined(BOOST_ASIO_HAS_CO_AWAIT) && __has_include(<boost/asio/experimental/awaitable_operators.hpp>)
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #endif
 #include <gtest/gtest.h>
