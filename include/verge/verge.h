@@ -47,5 +47,6 @@
 #include <verge/task.h>
 #include <verge/time.h>
 #include <verge/timeout.h>
+#include <verge/timer_options.h>
 #include <verge/under.h>
 #include <verge/version.h>

@@ -229,6 +229,9 @@ void append_reply(std::string& out, const reply& r, const server_identity& me) {
     case answer::done:
       out.append("DONE\r\n");
       return;
+    case answer::denied:
+      out.append("DENIED\r\n");
+      return;
     case answer::bad_format:
       out.append("BAD_FORMAT\r\n");
       return;

@@ -342,6 +342,11 @@ std::optional<command> parser::take_line(std::string_view line) {
     c.text = args("backup ");
     return c;
   }
+  if (begins("auth ")) {
+    c.what = verb::auth;
+    c.text = args("auth ");
+    return c;
+  }
   if (begins("delete ")) return by_id("delete ", verb::remove);
   if (begins("release ")) {
     words w(args("release "));

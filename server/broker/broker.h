@@ -99,6 +99,10 @@ class broker {
   void run_put(client& c, command& cmd);
   reply put(tube& t, new_task& n);
   entry* find_named(client& c, const command& cmd);
+  /// By its id, if the caller may touch its tube.
+  entry* find_allowed(const command& cmd);
+  static bool may_touch(const command& cmd, const tube& t) noexcept;
+  bool watch_allowed(client& c, const command& cmd);
   void run_reserve(client& c, const command& cmd);
   void run_reserve_task(client& c, const command& cmd);
   void run_on_lease(client& c, const command& cmd);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../model/task.h"
+#include "tube_filter.h"
 
 /// What protocols ask of the broker, and what it answers. Protocols turn bytes into commands and
 /// replies into bytes; all rules are the broker's.
@@ -46,6 +47,7 @@ enum class verb : std::uint8_t {
   forecast,    ///< how many tasks fall due, minute by minute
   list_tubes,
   list_watched,
+  auth,   ///< shows a token; the connection's business
   drain,  ///< takes no more puts
   backup,
   arrive,      ///< nothing but that the client is there
@@ -100,6 +102,7 @@ enum class answer : std::uint8_t {
   shown,   ///< see reply::shown
   failed,  ///< an operator's command; `text` says why
   done,
+  denied,  ///< the caller may not touch that tube
   // Of the protocols:
   bad_format,
   unknown_command,
@@ -219,6 +222,8 @@ struct command {
   bool with_body{false};         ///< what is shown has the body
   task_state state{};            ///< list_tasks
   std::optional<list_position> from;
+  /// The tubes that the caller may touch; nothing: all. Tasks of others do not exist for it.
+  std::shared_ptr<const tube_filter> within;
   std::vector<new_task> tasks;  ///< put
   reply prepared;               ///< say
 };

@@ -153,6 +153,8 @@ void broker::run(client& c, command& cmd) {
     case verb::list_tubes:
     case verb::list_watched:
       return run_show(c, cmd);
+    case verb::auth:
+      return say(c, answer::done);
     case verb::drain:
       draining_ = cmd.number != 0;
       return say(c, answer::done);
@@ -186,6 +188,7 @@ void broker::run_put(client& c, command& cmd) {
   if (draining_) return say(c, answer::draining);
   tube& t = cmd.tube.empty() ? *c.used_ : tube_named(cmd.tube);
   if (&t != c.used_) doubtful_tubes_.push_back(&t);
+  if (!may_touch(cmd, t)) return say(c, answer::denied);
   if (cmd.what == verb::put) return say(c, put(t, cmd.tasks.front()));
   reply r;
   r.what = answer::inserted_many;
@@ -232,6 +235,7 @@ void broker::run_reserve(client& c, const command& cmd) {
   }
   if (!cmd.limit) ++figures_.reserves_without_limit;
   if (!cmd.tube.empty()) watch_only(c, cmd.tube);
+  if (cmd.within != nullptr && !watch_allowed(c, cmd)) return say(c, answer::denied);
   wait(c, cmd.limit, cmd.number);
 }
 
@@ -240,7 +244,7 @@ void broker::run_reserve_task(client& c, const command& cmd) {
     c.works_ = true;
     ++figures_.workers;
   }
-  entry* e = find(cmd.number);
+  entry* e = find_allowed(cmd);
   if (e == nullptr || e->fields.state == task_state::reserved) return say(c, answer::not_found);
   reply r;
   r.what = answer::reserved;
@@ -252,7 +256,7 @@ void broker::run_reserve_task(client& c, const command& cmd) {
 
 /// Delete, release, bury, touch: what the holder of a lease does.
 void broker::run_on_lease(client& c, const command& cmd) {
-  entry* e = find(cmd.number);
+  entry* e = find_allowed(cmd);
   if (e == nullptr) return say(c, answer::not_found);
   lease_token token = cmd.token;
   if (token == 0 && e->holder == &c) token = e->fields.token;
@@ -291,7 +295,7 @@ void broker::run_on_lease(client& c, const command& cmd) {
 
 void broker::run_kick(client& c, const command& cmd) {
   if (cmd.what == verb::kick_task) {
-    entry* e = find(cmd.number);
+    entry* e = find_allowed(cmd);
     if (e == nullptr ||
         (e->fields.state != task_state::buried && e->fields.state != task_state::delayed)) {
       return say(c, answer::not_found);
@@ -306,6 +310,7 @@ void broker::run_kick(client& c, const command& cmd) {
   }
   tube* const about = tube_of(c, cmd);
   if (about == nullptr) return say(c, answer::not_found);
+  if (!may_touch(cmd, *about)) return say(c, answer::denied);
   tube& t = *about;
   std::uint64_t kicked = 0;
   const bool buried = t.count(task_state::buried) != 0;
@@ -325,9 +330,10 @@ void broker::run_kick(client& c, const command& cmd) {
 void broker::run_peek(client& c, const command& cmd) {
   entry* e = nullptr;
   tube& t = *c.used_;
+  if (cmd.what != verb::peek && !may_touch(cmd, t)) return say(c, answer::denied);
   switch (cmd.what) {
     case verb::peek:
-      e = find(cmd.number);
+      e = find_allowed(cmd);
       break;
     case verb::peek_ready:
       e = first_of(t, t.ready);
@@ -346,11 +352,20 @@ void broker::run_peek(client& c, const command& cmd) {
   say(c, std::move(r));
 }
 
+bool broker::may_touch(const command& cmd, const tube& t) noexcept {
+  return cmd.within == nullptr || cmd.within->covers(t.name);
+}
+
+entry* broker::find_allowed(const command& cmd) {
+  entry* e = find(cmd.number);
+  return e == nullptr || may_touch(cmd, *e->home) ? e : nullptr;
+}
+
 /// By its id, or by its key in the tube.
 entry* broker::find_named(client& c, const command& cmd) {
-  if (cmd.text.empty()) return find(cmd.number);
+  if (cmd.text.empty()) return find_allowed(cmd);
   tube* const t = tube_of(c, cmd);
-  return t == nullptr ? nullptr : find_by_key(*t, cmd.text);
+  return t == nullptr || !may_touch(cmd, *t) ? nullptr : find_by_key(*t, cmd.text);
 }
 
 void broker::run_by_key(client& c, const command& cmd) {

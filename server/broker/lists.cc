@@ -52,7 +52,7 @@ survey_view broker::survey(const command& cmd) {
   v.now = wall_;
   std::vector<tube*> chosen;
   for (tube* t : tubes_in_order_) {
-    if (is_used(*t) && t->name > cmd.text) chosen.push_back(t);
+    if (is_used(*t) && t->name > cmd.text && may_touch(cmd, *t)) chosen.push_back(t);
   }
   const auto by_name = [](const tube* a, const tube* b) { return a->name < b->name; };
   const std::size_t n = std::min<std::size_t>(cmd.number, chosen.size());
@@ -136,10 +136,19 @@ forecast_view broker::forecast(std::size_t minutes) {
   const auto known_until = [&](wall_time until) {
     if (until < end) v.known_until = std::min(until, v.known_until.value_or(until));
   };
-  const std::size_t most = std::max(most_foreseen / (due_.size() + 1), least_of_a_tube);
+  std::vector<tube*> tubes;
   for (tube* t : tubes_in_order_) {
-    if (t->count(task_state::delayed) == 0) continue;
+    if (t->count(task_state::delayed) != 0) tubes.push_back(t);
+  }
+  // What small tubes leave of their share is for the large ones.
+  std::sort(tubes.begin(), tubes.end(), [](tube* a, tube* b) {
+    return a->count(task_state::delayed) < b->count(task_state::delayed);
+  });
+  std::size_t left = most_foreseen;
+  for (std::size_t i = 0; i < tubes.size(); ++i) {
+    tube* const t = tubes[i];
     static_cast<void>(first_of(*t, t->delayed));
+    const std::size_t most = std::max(left / (tubes.size() - i), least_of_a_tube);
     std::size_t seen = 0;
     for (const entry& e : t->delayed) {
       if (e.fields.due >= end) break;
@@ -150,6 +159,7 @@ forecast_view broker::forecast(std::size_t minutes) {
       const nanoseconds ahead = std::max<nanoseconds>(e.fields.due - wall_, 0);
       ++v.minutes[static_cast<std::size_t>(ahead / minute)];
     }
+    left -= std::min(left, seen);
     if (!t->delayed.is_complete()) known_until(t->delayed.next().where.at);
   }
   return v;

@@ -28,6 +28,20 @@ void broker::watch_only(client& c, const std::string& name) {
   c.watched_.assign(1, &t);
 }
 
+/// A client watches "default" from the beginning, whether it may touch it or not: what it may not
+/// touch is not watched any more. False if nothing is left.
+bool broker::watch_allowed(client& c, const command& cmd) {
+  const auto forbidden = [&](tube* t) { return !may_touch(cmd, *t); };
+  if (std::all_of(c.watched_.begin(), c.watched_.end(), forbidden)) return false;
+  for (tube* t : c.watched_) {
+    if (!forbidden(t)) continue;
+    --t->watchers;
+    doubtful_tubes_.push_back(t);
+  }
+  std::erase_if(c.watched_, forbidden);
+  return true;
+}
+
 tube& broker::tube_named(const std::string& name) {
   if (const auto found = tubes_by_name_.find(name); found != tubes_by_name_.end()) {
     return *found->second;

@@ -99,7 +99,7 @@ void broker::run_show(client& c, const command& cmd) {
       break;
     case verb::list_tasks: {
       tube* t = tube_of(c, cmd);
-      if (t == nullptr) return say(c, answer::not_found);
+      if (t == nullptr || !may_touch(cmd, *t)) return say(c, answer::not_found);
       switch (cmd.state) {
         case task_state::delayed:
           shown = list(*t, t->delayed, cmd);
@@ -127,7 +127,7 @@ void broker::run_show(client& c, const command& cmd) {
       std::vector<std::string> names;
       const auto& tubes = cmd.what == verb::list_tubes ? tubes_in_order_ : c.watched_;
       for (const tube* t : tubes) {
-        if (is_used(*t)) names.push_back(t->name);
+        if (is_used(*t) && may_touch(cmd, *t)) names.push_back(t->name);
       }
       shown = std::move(names);
     }

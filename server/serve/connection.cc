@@ -16,7 +16,7 @@ constexpr std::size_t read_at_once = 16U << 10;
 
 }  // namespace
 
-connection::connection(connection_house& house, tcp_conn conn)
+connection::connection(connection_house& house, stream_socket conn)
     : house_(house), conn_(std::move(conn)), parser_(house.limits.body) {
   house_.open.fetch_add(1);
 }
@@ -122,6 +122,7 @@ verge::task<> connection::read(std::shared_ptr<connection> self) {
     }
     me.parser_.feed(std::string_view(bytes.data(), n));
     while (auto c = me.parser_.next()) {
+      if (me.house_.door != nullptr) pass(*me.house_.door, me.caller_, *c);
       requests.push_back({self, std::move(*c)});
       if (requests.size() < me.house_.limits.under_way) continue;
       me.submit(requests);

@@ -13,6 +13,7 @@
 #include "../beanstalk/format.h"
 #include "../beanstalk/parser.h"
 #include "../broker/committer.h"
+#include "../doors/door.h"
 
 /// A connection that speaks beanstalk's protocol. A task reads and submits; the committer sends
 /// replies itself, as long as the socket takes them; what it does not take, another task writes.
@@ -39,13 +40,14 @@ struct connection_house {
   committer& to;
   connection_limits limits;
   beanstalk::server_identity me;
+  gate* door{nullptr};  ///< nothing: every client may do everything
   std::atomic<std::size_t> open{0};
   std::atomic<std::size_t> bytes{0};
 };
 
 class connection final : public client, public std::enable_shared_from_this<connection> {
  public:
-  connection(connection_house& house, tcp_conn conn);
+  connection(connection_house& house, stream_socket conn);
   ~connection() override;
 
   /// Starts both tasks. They keep the connection alive until both have ended.
@@ -68,7 +70,8 @@ class connection final : public client, public std::enable_shared_from_this<conn
   void close() noexcept;
 
   connection_house& house_;
-  tcp_conn conn_;
+  stream_socket conn_;
+  shared_caller caller_;
   beanstalk::parser parser_;
   std::mutex lock_;
   std::string out_;

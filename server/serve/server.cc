@@ -44,6 +44,9 @@ task_server::task_server(server_options options, std::function<void(const std::s
       runtime_({.processors = options_.processors}) {
   house_ = std::make_unique<connection_house>(*committer_, options_.limits,
                                               beanstalk::identify(options_.limits.body));
+  if (!options_.tokens.empty()) gate_ = std::make_unique<gate>(options_.tokens);
+  if (options_.tls) tls_ = std::make_unique<tls_door>(*options_.tls);
+  house_->door = gate_.get();
   committer_->on_failure = [this, told = std::move(on_failure)](const std::string& why) {
     signs_.failed.store(true);
     if (told) told(why);
@@ -58,6 +61,8 @@ task_server::task_server(server_options options, std::function<void(const std::s
     web::api_settings& api = options_.http->limits.api;
     api.condition = &signs_;
     if (!options_.in_memory) api.disk = options_.directory;
+    options_.http->door = gate_.get();
+    options_.http->tls = tls_.get();
     web_ = std::make_unique<web::web_server>(runtime_, *committer_, *options_.http);
   }
   committing_ = runtime_.spawn([this] { return committer_->run(); });
@@ -94,17 +99,34 @@ verge::task<> task_server::accept() {
     }
     // One more than allowed is closed at once: the client sees the end of the stream.
     if (house_->open.load() >= options_.limits.connections) continue;
-    auto made = std::make_shared<connection>(*house_, std::move(conn));
-    {
-      std::lock_guard held(lock_);
-      if (connections_.size() >= sweep_at_) {
-        std::erase_if(connections_, [](const auto& c) { return c.expired(); });
-        sweep_at_ = std::max<std::size_t>(64, 2 * connections_.size());
-      }
-      connections_.push_back(made);
+    if (tls_ == nullptr) {
+      attend(std::move(conn));
+    } else {
+      tls_->take(std::move(conn), [this](stream_socket plain) { attend(std::move(plain)); });
     }
-    made->start();
   }
+}
+
+void task_server::attend(stream_socket conn) {
+  auto made = std::make_shared<connection>(*house_, std::move(conn));
+  {
+    std::lock_guard held(lock_);
+    if (connections_.size() >= sweep_at_) {
+      std::erase_if(connections_, [](const auto& c) { return c.expired(); });
+      sweep_at_ = std::max<std::size_t>(64, 2 * connections_.size());
+    }
+    connections_.push_back(made);
+    if (finishing_) made->finish();
+  }
+  made->start();
+}
+
+std::string task_server::reload() {
+  std::string faults;
+  std::string why;
+  if (gate_ != nullptr && !gate_->reload(why)) faults = why;
+  if (tls_ != nullptr && !tls_->reload(why)) faults.append(faults.empty() ? "" : "; ").append(why);
+  return faults;
 }
 
 verge::task<> task_server::watch_clock() {
@@ -129,6 +151,7 @@ void task_server::stop() {
   watching_.join();
   {
     std::lock_guard held(lock_);
+    finishing_ = true;
     for (const auto& weak : connections_) {
       if (const auto c = weak.lock()) c->finish();
     }

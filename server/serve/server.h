@@ -14,6 +14,8 @@
 #include <verge/net.h>
 #include <verge/runtime.h>
 
+#include "../doors/gate.h"
+#include "../doors/tls.h"
 #include "../store/rocks_store.h"
 #include "../web/web_server.h"
 #include "connection.h"
@@ -30,6 +32,8 @@ struct server_options {
   connection_limits limits;
   rocks_options rocks;
   std::optional<web::web_options> http;  ///< nothing: no HTTP
+  std::optional<tls_options> tls;        ///< for both; nothing: no TLS
+  std::string tokens;                    ///< the file of tokens; empty: none is asked for
   unsigned processors{0};
 };
 
@@ -54,13 +58,18 @@ class task_server {
   void stop();
   /// No more puts.
   void drain(bool on);
+  /// Reads tokens, certificate and key again. Says what could not be used: that stays as it was.
+  std::string reload();
 
  private:
   verge::task<> accept();
+  void attend(stream_socket conn);
   verge::task<> watch_clock();
 
   server_options options_;
   web::signs signs_;
+  std::unique_ptr<gate> gate_;
+  std::unique_ptr<tls_door> tls_;
   /// Outlives the committer, which may still hold connections of it.
   std::unique_ptr<web::web_server> web_;
   std::unique_ptr<store> store_;
@@ -73,6 +82,7 @@ class task_server {
   std::mutex lock_;
   std::vector<std::weak_ptr<connection>> connections_;
   std::size_t sweep_at_{64};
+  bool finishing_{false};  ///< under lock_: a connection that comes now is finished at once
   join_handle<> committing_;
   join_handle<> accepting_;
   join_handle<> watching_;

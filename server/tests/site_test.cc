@@ -7,6 +7,9 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -55,6 +58,25 @@ TEST_F(a_site, counts_for_prometheus) {
     EXPECT_TRUE(line.starts_with(typed)) << line;
     EXPECT_NO_THROW(static_cast<void>(std::stod(line.substr(line.rfind(' ') + 1)))) << line;
   }
+}
+
+TEST_F(a_site, has_every_figure_that_the_dashboard_shows) {
+  start();
+  const std::string there = web().ask("GET", "/metrics").body;
+  std::ifstream file(VERGE_DASHBOARD);
+  const json dashboard = json::parse(file);
+  std::size_t figures = 0;
+  for (const json& panel : dashboard["panels"]) {
+    for (const json& target : panel["targets"]) {
+      const std::string query = target["expr"];
+      const std::regex name("verge_[a-z_]+");
+      for (std::sregex_iterator i(query.begin(), query.end(), name), end; i != end; ++i) {
+        ++figures;
+        EXPECT_THAT(there, HasSubstr(i->str()));
+      }
+    }
+  }
+  EXPECT_GT(figures, 15U);
 }
 
 TEST_F(a_site, tells_health_from_readiness) {

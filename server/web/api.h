@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../broker/command.h"
+#include "../doors/token.h"
 #include "http1/request.h"
 #include "http1/response.h"
 #include "signs.h"
@@ -28,9 +29,6 @@ struct api_settings {
   nanoseconds wait{300'000'000'000};  ///< the longest that a reserve waits
 };
 
-/// What a caller must be allowed to do.
-enum class scope : std::uint8_t { open, read, put, work, admin };
-
 /// What a request asks for.
 struct operation {
   enum class kind : std::uint8_t {
@@ -46,6 +44,7 @@ struct operation {
   http::response ready;
   scope needs{scope::admin};
   std::string tube;          ///< that it is about, if the path names one
+  bool of_all_tubes{false};  ///< it tells about all of them
   std::string_view route{};  ///< for the log: the path itself may have keys and leases in it
 };
 

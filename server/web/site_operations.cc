@@ -64,15 +64,18 @@ operation show_contract(call&) {
 }
 
 operation show_metrics(call& c) {
-  return ask(command(verb::survey, tubes_in_metrics),
-             [disk = c.limits().disk, signs = c.limits().condition](reply& r) {
-               if (r.what != answer::shown) refuse_reply(r);
-               const auto& v = std::get<survey_view>(*r.shown);
-               return http::response{.status = 200,
-                                     .content_type = "text/plain; version=0.0.4; charset=utf-8",
-                                     .headers = {},
-                                     .body = metrics_text(v, look_at_machine(disk), signs)};
-             });
+  operation op =
+      ask(command(verb::survey, tubes_in_metrics),
+          [disk = c.limits().disk, signs = c.limits().condition](reply& r) {
+            if (r.what != answer::shown) refuse_reply(r);
+            const auto& v = std::get<survey_view>(*r.shown);
+            return http::response{.status = 200,
+                                  .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                                  .headers = {},
+                                  .body = metrics_text(v, look_at_machine(disk), signs)};
+          });
+  op.of_all_tubes = true;
+  return op;
 }
 
 operation show_health(call&) { return probe(false); }
@@ -81,6 +84,7 @@ operation show_readiness(call&) { return probe(true); }
 operation stream_events(call&) {
   operation op;
   op.what = operation::kind::events;
+  op.of_all_tubes = true;
   return op;
 }
 

@@ -153,10 +153,12 @@ operation kick_tube(call& c) {
 }
 
 operation show_server(call&) {
-  return ask(command(verb::stats), [](reply& r) {
+  operation op = ask(command(verb::stats), [](reply& r) {
     if (r.what != answer::shown) refuse_reply(r);
     return json_response(shown(std::get<server_view>(*r.shown)));
   });
+  op.of_all_tubes = true;
+  return op;
 }
 
 operation drain_server(call& c) {
@@ -168,17 +170,19 @@ operation drain_server(call& c) {
                    .where = "/on"});
   }
   const bool on = body["on"].get<bool>();
-  return ask(command(verb::drain, on ? 1U : 0U), [on](reply& r) {
+  operation op = ask(command(verb::drain, on ? 1U : 0U), [on](reply& r) {
     if (r.what != answer::done) refuse_reply(r);
     ordered_json j;
     j["draining"] = on;
     return json_response(j);
   });
+  op.of_all_tubes = true;
+  return op;
 }
 
 operation show_forecast(call& c) {
   const auto minutes = c.number("minutes", 60, 1, 1'440);
-  return ask(command(verb::forecast, minutes), [](reply& r) {
+  operation op = ask(command(verb::forecast, minutes), [](reply& r) {
     if (r.what != answer::shown) refuse_reply(r);
     const auto& v = std::get<forecast_view>(*r.shown);
     ordered_json j;
@@ -186,6 +190,8 @@ operation show_forecast(call& c) {
     if (v.known_until) j["known_until"] = format_rfc3339(*v.known_until);
     return json_response(j);
   });
+  op.of_all_tubes = true;
+  return op;
 }
 
 }  // namespace verge::server::web

@@ -7,6 +7,7 @@
 #include <verge/select.h>
 #include <verge/time.h>
 
+#include "http1/request_syntax.h"
 #include "http1/response.h"
 #include "origin.h"
 #include "problem.h"
@@ -163,6 +164,7 @@ verge::task<http::response> web_connection::respond() {
     check_origin(asked);
     op = plan(asked, house_.limits.api);
     route_ = op.route;
+    if (house_.door != nullptr) admit(op);
     if (may_repeat(asked)) {
       key = asked.header("idempotency-key");
       std::string print(asked.target());
@@ -194,6 +196,45 @@ verge::task<http::response> web_connection::respond() {
   r = co_await perform(std::move(op));
   if (!key.empty()) house_.answers.end(key, r, r.status < 300);
   co_return r;
+}
+
+/// Throws `refused` unless the request shows a token that allows it.
+void web_connection::admit(operation& op) const {
+  if (op.needs == scope::open) return;
+  constexpr std::string_view scheme = "bearer ";
+  const std::string_view given = parser_.current().header("authorization");
+  const bool is_bearer =
+      given.size() > scheme.size() && http::same_name(given.substr(0, scheme.size()), scheme);
+  const shared_caller who =
+      is_bearer ? house_.door->admit(given.substr(scheme.size()), wall_now()) : nullptr;
+  if (who == nullptr) {
+    throw refused({.status = 401,
+                   .type = "unauthorized",
+                   .detail = is_bearer
+                                 ? "the token is not known, or revoked, or has expired: ask for one"
+                                 : "send Authorization: Bearer and a token of `verge token add`",
+                   .headers = "WWW-Authenticate: Bearer\r\n"});
+  }
+  if (!who->take(clock::now())) {
+    throw refused({.status = 429,
+                   .type = "too-many-requests",
+                   .detail = "this token may send " + std::to_string(who->record().per_second) +
+                             " requests a second: wait",
+                   .headers = "Retry-After: 1\r\n"});
+  }
+  const auto forbid = [](const std::string& what) {
+    throw refused({.status = 403, .type = "forbidden", .detail = "the token " + what});
+  };
+  if (!who->may(op.needs)) {
+    forbid(std::string("does not have the scope ") + name_of(op.needs) + ", which this needs");
+  }
+  if (!op.tube.empty() && !who->may_touch(op.tube)) forbid("is not for the tube " + op.tube);
+  if (op.of_all_tubes && who->tubes() != nullptr) {
+    forbid("is for some tubes, and this is about all of them");
+  }
+  for (command& c : op.commands) {
+    if (!may_give(*who, c)) forbid("is not for the tube that dead tasks are to move to");
+  }
 }
 
 verge::task<http::response> web_connection::perform(operation op) {

@@ -15,6 +15,7 @@
 #include <verge/task.h>
 
 #include "../broker/committer.h"
+#include "../doors/gate.h"
 #include "../text/event_log.h"
 #include "api.h"
 #include "events.h"
@@ -58,6 +59,7 @@ struct web_house {
   http::memory_budget budget;
   idempotency answers;
   const std::shared_ptr<event_source> events;
+  gate* door{nullptr};      ///< nothing: no token is asked for
   event_log* log{nullptr};  ///< of requests, if they are logged
   bool check_host{true};    ///< only loopback is listened on, and there are no tokens
   std::vector<std::string> hosts;
@@ -96,6 +98,7 @@ class web_connection final : public client, public std::enable_shared_from_this<
   verge::task<bool> write(std::string_view bytes);
   verge::task<> say_goodbye();
   void set_read_deadline();
+  void admit(operation& op) const;
 
   web_house& house_;
   stream_socket conn_;

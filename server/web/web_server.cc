@@ -9,10 +9,11 @@
 namespace verge::server::web {
 
 web_server::web_server(runtime& rt, committer& to, const web_options& options)
-    : house_(to, options.limits) {
+    : house_(to, options.limits), tls_(options.tls) {
   house_.hosts = options.hosts;
   house_.check_host = options.only_loopback;
   house_.log = options.log;
+  house_.door = options.door;
   rt.run([&]() -> verge::task<> {
     listener_ = tcp_listener::listen(options.listen).or_throw();
     address_ = listener_.local().or_throw();
@@ -32,17 +33,26 @@ verge::task<> web_server::accept() {
     }
     // One more than allowed is closed at once: the client sees the end of the stream.
     if (house_.open.load() >= house_.limits.connections) continue;
-    auto made = std::make_shared<web_connection>(house_, std::move(conn));
-    {
-      std::lock_guard held(lock_);
-      if (connections_.size() >= sweep_at_) {
-        std::erase_if(connections_, [](const auto& c) { return c.expired(); });
-        sweep_at_ = std::max<std::size_t>(64, 2 * connections_.size());
-      }
-      connections_.push_back(made);
+    if (tls_ == nullptr) {
+      attend(std::move(conn));
+    } else {
+      tls_->take(std::move(conn), [this](stream_socket plain) { attend(std::move(plain)); });
     }
-    made->start();
   }
+}
+
+void web_server::attend(stream_socket conn) {
+  auto made = std::make_shared<web_connection>(house_, std::move(conn));
+  {
+    std::lock_guard held(lock_);
+    if (connections_.size() >= sweep_at_) {
+      std::erase_if(connections_, [](const auto& c) { return c.expired(); });
+      sweep_at_ = std::max<std::size_t>(64, 2 * connections_.size());
+    }
+    connections_.push_back(made);
+    if (house_.stopping.load()) made->finish();
+  }
+  made->start();
 }
 
 void web_server::close() {

@@ -11,6 +11,7 @@
 #include <verge/runtime.h>
 
 #include "../broker/committer.h"
+#include "../doors/tls.h"
 #include "web_connection.h"
 
 /// The HTTP side of the task server: a listener and its connections.
@@ -23,6 +24,8 @@ struct web_options {
   std::vector<std::string> hosts;
   /// Whether only this machine can reach it, and Host is checked therefore.
   bool only_loopback{true};
+  gate* door{nullptr};     ///< nothing: no token is asked for
+  tls_door* tls{nullptr};  ///< nothing: no TLS
   /// Requests are logged here, if anywhere. It has to outlive the server.
   event_log* log{nullptr};
 };
@@ -43,8 +46,10 @@ class web_server {
 
  private:
   verge::task<> accept();
+  void attend(stream_socket conn);
 
   web_house house_;
+  tls_door* const tls_;
   tcp_listener listener_;
   endpoint address_;
   std::mutex lock_;

@@ -3,6 +3,7 @@
 //   verge serve ...       serves delayed tasks that survive a crash
 //   verge put, reserve, peek, cancel, reschedule, kick, stats, drain, backup
 //                         are its client
+//   verge token ...       makes, lists and revokes tokens for it
 //   verge check DIR       proves that what such a server has kept is in order
 //   verge bench ...       measures verge's engines and other systems side by side
 //   verge peer NAME       one of the linked systems, controlled line by line: what bench
@@ -23,6 +24,7 @@
 #ifdef VERGE_HAS_SERVER
 #include "serve_command.h"
 #include "task_commands.h"
+#include "token_command.h"
 #endif
 
 namespace {
@@ -51,6 +53,7 @@ int main(int argc, char** argv) {
 #ifdef VERGE_HAS_SERVER
   verge::server::serve_command server(app, *app.get_subcommand("bench"));
   verge::server::task_commands tasks(app);
+  verge::server::token_command tokens(app);
 #endif
 
   std::string name;
@@ -67,6 +70,7 @@ int main(int argc, char** argv) {
 #ifdef VERGE_HAS_SERVER
     if (server.parsed()) return server.run();
     if (tasks.parsed()) return tasks.run();
+    if (tokens.parsed()) return tokens.run();
 #endif
     return bench.run();
   } catch (const CLI::ParseError& e) {

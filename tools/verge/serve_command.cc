@@ -79,6 +79,13 @@ serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
       ->check(CLI::Range(64U << 10, 1U << 30))
       ->capture_default_str();
   serve_->add_option("--processors", processors_, "Threads that serve; 0: one for each core");
+  auto* const certificate =
+      serve_->add_option("--tls-cert", certificate_, "A certificate with its chain, in PEM");
+  auto* const key = serve_->add_option("--tls-key", key_, "Its key, in PEM");
+  certificate->needs(key);
+  key->needs(certificate);
+  serve_->add_option("--tokens", tokens_,
+                     "The file of `verge token`: clients need a token of it from then on");
   serve_->add_flag("--insecure", insecure_,
                    "Listen on an address that other machines can reach, without TLS and tokens");
 
@@ -137,10 +144,11 @@ endpoint serve_command::address_of(const std::string& text) const {
   if (error) {
     throw std::invalid_argument("'" + text + "' is no address: write one like 127.0.0.1:11300");
   }
-  if (!insecure_ && !is_loopback(at)) {
+  const bool closed = !certificate_.empty() && !tokens_.empty();
+  if (!insecure_ && !closed && !is_loopback(at)) {
     throw std::invalid_argument(
         text +
-        " can be reached from other machines, and the server has no password: listen on "
+        " can be reached from other machines: give --tls-cert, --tls-key and --tokens, listen on "
         "127.0.0.1, or say --insecure if the network is yours alone");
   }
   return at;
@@ -152,11 +160,15 @@ int serve_command::serve() {
   if (!http_.empty()) {
     web::web_options& http = options.http.emplace();
     http.listen = address_of(http_);
-    http.only_loopback = is_loopback(http.listen);
+    http.only_loopback = is_loopback(http.listen) && tokens_.empty();
     http.hosts = http_hosts_;
     http.limits.api.body = body_limit_;
     http.limits.connections = connections_;
   }
+  if (!certificate_.empty()) {
+    options.tls = tls_options{.certificate = certificate_, .key = key_};
+  }
+  options.tokens = tokens_;
   options.directory = directory_;
   options.in_memory = durability_ == "none";
   options.mode = durability_ == "written" ? durability::written : durability::synced;
@@ -178,7 +190,7 @@ int serve_command::serve() {
   // Before any thread is started, so that all have them blocked and sigwait gets them.
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int s : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&signals, s);
+  for (const int s : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP}) sigaddset(&signals, s);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   std::atomic<bool> failed{false};
@@ -193,7 +205,8 @@ int serve_command::serve() {
               server.address().to_string().c_str(),
               options.in_memory ? "in memory" : ("from " + directory_).c_str());
   if (const auto at = server.http_address()) {
-    std::printf("and over HTTP at http://%s/\n", at->to_string().c_str());
+    std::printf("and over HTTP at http%s://%s/\n", certificate_.empty() ? "" : "s",
+                at->to_string().c_str());
   }
   std::fflush(stdout);
   log.write("started", {{"version", version()},
@@ -202,6 +215,15 @@ int serve_command::serve() {
   for (;;) {
     int got = 0;
     if (::sigwait(&signals, &got) != 0) continue;
+    if (got == SIGHUP) {
+      const std::string faults = server.reload();
+      if (!faults.empty()) std::fprintf(stderr, "verge: %s\n", faults.c_str());
+      std::printf(faults.empty() ? "read tokens and certificate again\n"
+                                 : "kept what could not be read again\n");
+      std::fflush(stdout);
+      log.write("reloaded", {{"faults", faults}});
+      continue;
+    }
     if (got == SIGUSR1 || got == SIGUSR2) {
       server.drain(got == SIGUSR1);
       std::printf(got == SIGUSR1 ? "takes no more puts\n" : "takes puts again\n");

@@ -33,6 +33,9 @@ class serve_command {
   std::string http_;
   std::vector<std::string> http_hosts_;
   std::string log_{"off"};
+  std::string certificate_;
+  std::string key_;
+  std::string tokens_;
   bool log_requests_{false};
   std::string directory_{"verge-data"};
   std::string durability_{"synced"};

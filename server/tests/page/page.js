@@ -2,7 +2,7 @@
 // and dark. usage: node page.js CHROMIUM VERGE DIRECTORY [PICTURES]
 'use strict';
 const assert = require('assert');
-const { spawn } = require('child_process');
+const { execFileSync, spawn } = require('child_process');
 const fs = require('fs');
 const path = require('path');
 const puppeteer = require('puppeteer-core');
@@ -10,9 +10,9 @@ const puppeteer = require('puppeteer-core');
 const [chromium, verge, directory, pictures] = process.argv.slice(2);
 
 /// A server of our own. With a port it comes back where it was.
-function serve(port = 0) {
+function serve(port = 0, data = 'tasks', ...more) {
   const server = spawn(verge, ['serve', '--listen', '127.0.0.1:0', '--http', `127.0.0.1:${port}`,
-    '--data', path.join(directory, 'tasks')], { stdio: ['ignore', 'pipe', 'inherit'] });
+    '--data', path.join(directory, data), ...more], { stdio: ['ignore', 'pipe', 'inherit'] });
   return new Promise((done, fail) => {
     let text = '';
     server.on('exit', status => fail(new Error(`the server has ended: ${status}`)));
@@ -180,6 +180,30 @@ test('counts leases that outlast a restart', () => until(() => {
   const row = [...document.querySelectorAll('#tube-rows tr')].find(r => r.dataset.name === 'mail-0');
   return row.children[1].textContent === '0' && row.children[3].textContent === '5';
 }));
+
+test('asks for a token, says if it is wrong, and goes on with a right one', async () => {
+  const file = path.join(directory, 'tokens.json');
+  const token = execFileSync(verge, ['token', '--file', file, 'add', 'operator', '--scope', 'read,put,work,admin']).toString().trim();
+  const closed = await serve(0, 'closed', '--tokens', file);
+  try {
+    await page.goto(closed.url);
+    await until(() => document.getElementById('token-dialog').open);
+    await fill('token', 'vt_wrong');
+    await page.$eval('#token-form', e => e.requestSubmit());
+    await until(() => document.getElementById('token-wrong').textContent.includes('not accepted'));
+    await fill('token', token);
+    await page.$eval('#token-form', e => e.requestSubmit());
+    await until(() => document.getElementById('status').textContent === 'live');
+    await openTube('default');
+    await putByHand('with a token', '', 0);
+    await until(() => document.getElementById('task-body').textContent === 'with a token');
+    await page.reload();
+    await until(() => document.getElementById('status').textContent === 'live');
+  } finally {
+    await end(closed.server);
+    await page.goto(at.url);
+  }
+});
 
 test('fits into 400 pixels, light and dark', async () => {
   await until(() => [...document.querySelectorAll('#forecast rect')].some(r => Number(r.getAttribute('height')) > 0));

@@ -1,0 +1,224 @@
+#include "tls.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <array>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include <verge/clock.h>
+
+namespace verge::server {
+
+namespace {
+
+constexpr std::size_t read_at_once = 16U << 10;
+
+std::string openssl_error() {
+  std::array<char, 256> text{};
+  const unsigned long code = ERR_get_error();
+  ERR_clear_error();
+  if (code == 0) return "no reason is given";
+  ERR_error_string_n(code, text.data(), text.size());
+  return text.data();
+}
+
+}  // namespace
+
+/// OpenSSL's state of one connection, between two strings of bytes.
+class tls_door::session {
+ public:
+  explicit session(const context& c) : ssl_(SSL_new(c.get())) {
+    if (ssl_ == nullptr) throw std::bad_alloc();
+    BIO* const in = BIO_new(BIO_s_mem());
+    BIO* const out = BIO_new(BIO_s_mem());
+    if (in == nullptr || out == nullptr) {
+      BIO_free(in);
+      BIO_free(out);
+      SSL_free(ssl_);
+      throw std::bad_alloc();
+    }
+    SSL_set_bio(ssl_, in, out);
+    SSL_set_accept_state(ssl_);
+  }
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+  ~session() { SSL_free(ssl_); }
+
+  enum class state { done, wants_more, failed };
+
+  /// Takes what the client has sent.
+  void feed(std::string_view bytes) {
+    std::lock_guard held(lock_);
+    BIO_write(SSL_get_rbio(ssl_), bytes.data(), static_cast<int>(bytes.size()));
+  }
+  state shake_hands() {
+    std::lock_guard held(lock_);
+    ERR_clear_error();
+    const int n = SSL_do_handshake(ssl_);
+    if (n == 1) return state::done;
+    return SSL_get_error(ssl_, n) == SSL_ERROR_WANT_READ ? state::wants_more : state::failed;
+  }
+  /// Appends what is decrypted. `failed` also at the end that the client has announced.
+  state read(std::string& to) {
+    std::lock_guard held(lock_);
+    std::array<char, read_at_once> bytes;
+    for (;;) {
+      ERR_clear_error();
+      const int n = SSL_read(ssl_, bytes.data(), static_cast<int>(bytes.size()));
+      if (n > 0) {
+        to.append(bytes.data(), static_cast<std::size_t>(n));
+        continue;
+      }
+      return SSL_get_error(ssl_, n) == SSL_ERROR_WANT_READ ? state::wants_more : state::failed;
+    }
+  }
+  bool write(std::string_view bytes) {
+    std::lock_guard held(lock_);
+    ERR_clear_error();
+    return bytes.empty() || SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size())) > 0;
+  }
+  void close() {
+    std::lock_guard held(lock_);
+    ERR_clear_error();
+    static_cast<void>(SSL_shutdown(ssl_));
+  }
+  /// What is to be sent to the client.
+  std::string outgoing() {
+    std::lock_guard held(lock_);
+    BIO* const out = SSL_get_wbio(ssl_);
+    std::string bytes(BIO_ctrl_pending(out), '\0');
+    if (!bytes.empty()) BIO_read(out, bytes.data(), static_cast<int>(bytes.size()));
+    return bytes;
+  }
+
+  /// From the server to the client, until the server has no more. Then the client hears the end.
+  static verge::task<> send(std::shared_ptr<session> s, std::shared_ptr<tcp_conn> client,
+                            std::shared_ptr<unix_conn> plain) {
+    std::array<char, read_at_once> bytes;
+    for (;;) {
+      const auto got = co_await plain->read_some(bytes);
+      if (got.error) break;
+      if (!s->write({bytes.data(), got.bytes})) break;
+      const std::string out = s->outgoing();
+      const auto sent = co_await client->write_all(out);
+      if (sent.error) break;
+    }
+    s->close();
+    const std::string last = s->outgoing();
+    if (!last.empty()) static_cast<void>(co_await client->write_all(last));
+    static_cast<void>(client->close());
+    static_cast<void>(plain->close());
+  }
+
+ private:
+  SSL* ssl_;
+  std::mutex lock_;
+};
+
+tls_door::tls_door(tls_options options) : options_(std::move(options)), context_(make_context()) {}
+
+tls_door::~tls_door() = default;
+
+tls_door::context tls_door::make_context() const {
+  context made(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
+  if (made == nullptr) throw std::bad_alloc();
+  SSL_CTX_set_min_proto_version(made.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(made.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE |
+                                      SSL_OP_NO_COMPRESSION);
+  SSL_CTX_set_mode(made.get(), SSL_MODE_RELEASE_BUFFERS);
+  const auto fail = [](const std::string& what, const std::string& file) {
+    throw std::runtime_error(what + " " + file + " cannot be used: " + openssl_error() +
+                             "; it has to be a readable file in PEM");
+  };
+  ERR_clear_error();
+  if (SSL_CTX_use_certificate_chain_file(made.get(), options_.certificate.c_str()) != 1) {
+    fail("the certificate", options_.certificate);
+  }
+  if (SSL_CTX_use_PrivateKey_file(made.get(), options_.key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    fail("the key", options_.key);
+  }
+  if (SSL_CTX_check_private_key(made.get()) != 1) {
+    throw std::runtime_error("the key " + options_.key + " does not belong to the certificate " +
+                             options_.certificate);
+  }
+  return made;
+}
+
+tls_door::context tls_door::current() {
+  std::lock_guard held(lock_);
+  return context_;
+}
+
+bool tls_door::reload(std::string& why) {
+  try {
+    context next = make_context();
+    std::lock_guard held(lock_);
+    context_ = std::move(next);
+    return true;
+  } catch (const std::exception& e) {
+    why = e.what();
+    return false;
+  }
+}
+
+void tls_door::take(tcp_conn client, std::function<void(stream_socket)> serve) {
+  if (in_handshake_.load() >= options_.most_in_handshake) return;  // closed at once
+  in_handshake_.fetch_add(1);
+  open_.fetch_add(1);
+  go(run(std::move(client), std::move(serve))).detach();
+}
+
+verge::task<> tls_door::run(tcp_conn conn, std::function<void(stream_socket)> serve) {
+  auto client = std::make_shared<tcp_conn>(std::move(conn));
+  client->set_deadline(clock::now() + options_.handshake);
+  std::array<char, read_at_once> bytes;
+  std::shared_ptr<session> s;
+  bool ready = false;
+  for (;;) {
+    const auto got = co_await client->read_some(bytes);
+    if (got.error) break;
+    if (s == nullptr) s = std::make_shared<session>(current());
+    s->feed({bytes.data(), got.bytes});
+    const auto state = s->shake_hands();
+    const std::string out = s->outgoing();
+    if (!out.empty()) {
+      const auto sent = co_await client->write_all(out);
+      if (sent.error) break;
+    }
+    ready = state == session::state::done;
+    if (state != session::state::wants_more) break;
+  }
+  in_handshake_.fetch_sub(1);
+  auto ends = ready ? unix_conn::pair() : result<std::pair<unix_conn, unix_conn>>{};
+  if (!ready || ends.error) {
+    static_cast<void>(client->close());
+    open_.fetch_sub(1);
+    co_return;
+  }
+  client->set_deadline(no_deadline);
+  auto plain = std::make_shared<unix_conn>(std::move(ends->first));
+  serve(std::move(ends->second));
+  auto sending = go(session::send(s, client, plain));
+  // From the client to the server. The first bytes may have come with the end of the handshake.
+  for (;;) {
+    std::string in;
+    const auto state = s->read(in);
+    if (!in.empty()) {
+      const auto passed = co_await plain->write_all(in);
+      if (passed.error) break;
+    }
+    if (state == session::state::failed) break;
+    const auto got = co_await client->read_some(bytes);
+    if (got.error) break;
+    s->feed({bytes.data(), got.bytes});
+  }
+  static_cast<void>(plain->shutdown_write());
+  co_await sending;
+  open_.fetch_sub(1);
+}
+
+}  // namespace verge::server

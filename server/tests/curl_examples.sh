@@ -1,0 +1,75 @@
+#!/bin/bash
+# Runs the examples of docs/tasks.md that use curl, in their order, against a server of their own, and
+# compares what they print. An example is a line "$ COMMAND" in a block that follows <!-- curl -->;
+# the lines after it are what it prints, where "..." stands for anything.
+# usage: curl_examples.sh VERGE DOCUMENT
+set -uo pipefail
+verge=$(realpath "$1")
+document=$(realpath "$2")
+scratch=$(mktemp -d)
+server=
+cleanup() {
+  [[ -n $server ]] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null
+  rm -rf "$scratch"
+}
+trap cleanup EXIT
+cd "$scratch" || exit
+
+"$verge" serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --data "$scratch/tasks" >"$scratch/log" &
+server=$!
+address=
+for ((i = 0; i < 600; ++i)); do
+  address=$(sed -n 's|.*http://\(127\.0\.0\.1:[0-9]*\)/.*|\1|p' "$scratch/log")
+  [[ -n $address ]] && break
+  sleep 0.1
+done
+[[ -n $address ]] || { echo "the server does not start" >&2; exit 1; }
+
+failed=0
+examples=0
+command=
+expected=
+run() {
+  [[ -n $command ]] || return 0
+  local got pattern=$expected character
+  got=$(eval "$command" 2>&1)
+  for character in '\\' '*' '?' '['; do
+    pattern=${pattern//"$character"/\\$character}
+  done
+  pattern=${pattern//.../*}
+  examples=$((examples + 1))
+  # shellcheck disable=SC2053  # a pattern
+  if [[ $got != $pattern ]]; then
+    printf 'FAILED: %s\n  prints:   %s\n  expected: %s\n' "$command" "$got" "$expected"
+    failed=1
+  fi
+  command=
+}
+
+inside=no
+while IFS= read -r line; do
+  case $inside:$line in
+    no:'<!-- curl -->') inside=next ;;
+    next:'```'*) inside=yes ;;
+    yes:'```')
+      run
+      inside=no
+      ;;
+    yes:'$ '*)
+      run
+      command=${line#'$ '}
+      command=${command//127.0.0.1:11380/$address}
+      expected=
+      ;;
+    yes:*)
+      if [[ $command == *\\ && -z $expected ]]; then
+        command=${command%\\}${line//127.0.0.1:11380/$address}
+      else
+        expected+=${expected:+$'\n'}$line
+      fi
+      ;;
+  esac
+done <"$document"
+((examples >= 10)) || { echo "only $examples examples found in $document"; failed=1; }
+((failed)) || echo "$examples examples print what the document says"
+exit $failed
