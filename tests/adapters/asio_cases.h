@@ -174,6 +174,13 @@ TEST(asio_timer, can_be_started_again_by_its_handler) {
   EXPECT_EQ(left, 0);
 }
 
+TEST(asio_timer, blocks_until_its_expiry) {
+  io_context io;
+  const timer t(io, 2ms);
+  t.wait();
+  EXPECT_GE(verge::clock::now(), t.expiry());
+}
+
 TEST(asio_timer, completes_a_future) {
   io_context io;
   timer t(io, 1ms);
