@@ -1,5 +1,5 @@
-// Timers beyond the first example: periodic timers, missed ticks, time points, slack, and errors.
-// And the use of an explicit runtime.
+// Timers beyond the first example: periodic timers, missed ticks, time points, slack, precise
+// timers, and errors. And the use of an explicit runtime.
 
 #include <chrono>
 #include <cstdio>
@@ -81,6 +81,16 @@ void late_together() {
   std::printf("a hundred timers with slack have fired\n");
 }
 
+// A precise timer fires within about a microsecond where a core is free: a thread wakes early and
+// waits awake for the rest. So can a ticker, a sleep, and the deadline of a socket.
+void to_the_microsecond() {
+  const auto due = verge::clock::now() + 5ms;
+  verge::sleep_until(due, {.precise = true}).wait();
+  const verge::ticker t(1ms, verge::missed_ticks::skip, {.precise = true});
+  for (int i = 0; i < 3; ++i) t.c().recv();
+  std::printf("slept: %s\n", verge::clock::now() >= due + 3ms ? "yes" : "no");
+}
+
 // An explicit runtime: a number of processors, and a handler for exceptions.
 void own_runtime() {
   const verge::chan<std::string> failures(1);
@@ -121,5 +131,6 @@ int main() {
   catch_up("delay", verge::missed_ticks::delay);
   at_a_time();
   late_together();
+  to_the_microsecond();
   own_runtime();
 }

@@ -115,6 +115,8 @@ scenarios lives() {
                            hybrid_setup{.key = 150, .stopped = true, .freed = true},
                            hybrid_setup{.key = 80, .when = 150, .stopped = true, .freed = true},
                            hybrid_setup{.key = 150, .when = 90, .stopped = true, .freed = true},
+                           hybrid_setup{.key = 90, .stopped = true, .freed = true, .blank = true},
+                           hybrid_setup{.key = 150, .stopped = true, .freed = true, .blank = true},
                            hybrid_setup{.key = 90, .period = 40, .stopped = true, .freed = true}}) {
     for (const auto& start : {hybrid_op{hybrid_action::start, 0, 85},
                               {hybrid_action::start, 0, 120},
@@ -183,6 +185,35 @@ scenarios tickers() {
   return list;
 }
 
+/// A precise timer: its entry comes up ahead of its time, and once more when it is due.
+scenarios precise() {
+  scenarios list;
+  const auto all = joined(handle_ops(), wheel_ops());
+  for (const auto& start :
+       {hybrid_setup{.key = 150, .precise = true}, hybrid_setup{.key = 110, .precise = true},
+        hybrid_setup{.key = 90, .precise = true}, hybrid_setup{.precise = true},
+        hybrid_setup{.key = 110, .when = 150, .precise = true},
+        hybrid_setup{.key = 110, .stopped = true, .precise = true},
+        hybrid_setup{.key = 90, .period = 15, .precise = true},
+        hybrid_setup{.key = 90, .period = 40, .precise = true}}) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      for (std::size_t j = i; j < all.size(); ++j) list.push_back({{start}, {{all[i]}, {all[j]}}});
+      for (const auto& b : handle_ops()) {
+        list.push_back({{start}, {{{check}, b}, {all[i]}}});
+        list.push_back({{start}, {{{check}}, {b}, {all[i]}}});
+      }
+    }
+    list.push_back({{start}, {{{check}, {reset, 0, 105}}, {{look}}}});
+    for (const auto& b : {hybrid_op{check}, {look}, {reset, 0, 105}, {reset, 0, 115}}) {
+      list.push_back({{start}, {{{sleep}}, {b}}});
+      for (const auto& c : handle_ops()) {
+        if (c.own == 0) list.push_back({{start}, {{{sleep}}, {b}, {c}}});
+      }
+    }
+  }
+  return list;
+}
+
 /// The runtime ends while other threads use the timer.
 scenarios ends() {
   scenarios list;
@@ -207,6 +238,9 @@ scenarios sleepers() {
         if (a.own != 0) continue;  // the poller of the scenario looks at wheel 0
         if (start.on != 0) continue;
         list.push_back({{start, other}, {{{sleep}}, {a}}});
+        for (const auto& b : {hybrid_op{check}, {look}}) {
+          list.push_back({{start, other}, {{{sleep}}, {a}, {b}}});
+        }
         for (const auto& b : handle_ops()) {
           if (b.own == 0) list.push_back({{start, other}, {{{sleep}}, {a}, {b}}});
         }
@@ -251,6 +285,10 @@ TEST_F(every_hybrid_schedule, of_several_timers_fires_them_in_order) {
 
 TEST_F(every_hybrid_schedule, of_a_ticker_that_one_thread_resets_is_right) {
   is_right("tickers", tickers(), 3, 11);
+}
+
+TEST_F(every_hybrid_schedule, of_a_precise_timer_fires_it_when_it_is_due) {
+  is_right("precise", precise(), 2, 5);
 }
 
 TEST_F(every_hybrid_schedule, in_which_the_runtime_ends_removes_the_timer_once) {
@@ -299,6 +337,9 @@ TEST_F(hybrid_faults, a_firing_of_what_is_no_longer_due_is_found) {
 TEST_F(hybrid_faults, an_earliest_timer_that_wakes_no_thread_is_found) {
   is_found<hybrid_mutant::no_wake>(sleepers());
 }
+TEST_F(hybrid_faults, a_moved_entry_that_becomes_the_earliest_and_wakes_no_thread_is_found) {
+  EXPECT_TRUE(explore_hybrid<hybrid_mutant::no_wake_after_move>("a fault", sleepers(), 3).failed);
+}
 TEST_F(hybrid_faults, an_entry_for_the_time_that_was_replaced_is_found) {
   is_found<hybrid_mutant::leaves_late>();
 }
@@ -307,6 +348,13 @@ TEST_F(hybrid_faults, an_entry_that_is_dropped_without_changing_the_word_is_foun
 }
 TEST_F(hybrid_faults, a_timer_that_reuses_an_entry_that_is_too_late_is_found) {
   is_found<hybrid_mutant::reuses_any_entry>();
+}
+
+TEST_F(hybrid_faults, a_precise_timer_that_fires_when_it_comes_up_is_found) {
+  EXPECT_TRUE(explore_hybrid<hybrid_mutant::fires_at_its_key>("a fault", precise(), 2).failed);
+}
+TEST_F(hybrid_faults, a_tag_that_is_ahead_of_the_entry_is_found) {
+  EXPECT_TRUE(explore_hybrid<hybrid_mutant::tags_ahead_of_key>("a fault", precise(), 2).failed);
 }
 
 }  // namespace

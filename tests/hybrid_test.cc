@@ -8,14 +8,28 @@
 #include <verge/time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
 
+namespace verge::detail {
+
+/// As a thread that was preempted while it had the lock of a processor's timers.
+struct hybrid_access {
+  static auto& lock(timer_engine& e, unsigned p) {
+    return static_cast<hybrid&>(e).timers_[p]->lock;
+  }
+};
+
+}  // namespace verge::detail
+
 namespace verge::test {
 namespace {
 
+using detail::hybrid_access;
 using detail::timer_node;
 
 class hybrid_engine : public testing::Test, public lone_engine {
@@ -55,8 +69,12 @@ class hybrid_engine : public testing::Test, public lone_engine {
     EXPECT_EQ(fired, n);
   }
 
-  void wake_net_poller(std::int64_t when) noexcept override { woken_for_.push_back(when); }
+  void wake_net_poller(std::int64_t when) noexcept override {
+    const std::lock_guard held(woken_lock_);
+    woken_for_.push_back(when);
+  }
 
+  std::mutex woken_lock_;
   std::vector<std::int64_t> woken_for_;
 };
 
@@ -342,6 +360,60 @@ TEST_F(hybrid_engine, moves_all_timers_of_a_processor) {
   }
   EXPECT_EQ(fired, 20'000);
   for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
+TEST_F(hybrid_engine, waits_for_no_lock_while_that_of_another_processor_is_free) {
+  int fired = 0;
+  const auto count = [&] { ++fired; };
+  timer_node& reset = start(10 * second, count);
+  timer_node* started = nullptr;
+  {
+    const std::lock_guard preempted(hybrid_access::lock(engine(), 0));
+    started = &start(second, count);                       // a wait would never end
+    detail::reset_timer_at(&reset, now_ + 2 * second, 0);  // earlier: needs a new entry
+    EXPECT_TRUE(detail::stop_timer(started));
+    detail::reset_timer_at(started, now_ + second / 2, 0);
+  }
+  EXPECT_EQ(engine().counts(0).live + engine().counts(1).live, 2U);
+  EXPECT_EQ(engine().next_when(1), now_ + second / 2);
+  EXPECT_EQ(engine().verify(), "");
+  fires_at(now_ + second / 2, fired, 1);
+  fires_at(now_ + second + second / 2, fired, 2);
+  detail::destroy_timer(*started);
+  detail::destroy_timer(reset);
+}
+
+/// One thread has a slot of many chunks to move, and another starts timers meanwhile, in the same
+/// wheel: it is let in between two pieces, and `next` is right for it.
+TEST_F(hybrid_engine, lets_a_start_in_while_a_large_slot_is_moved) {
+  const int many = scale(400'000, 100'000);
+  std::atomic<int> fired{0};
+  std::vector<timer_node*> all;
+  for (int i = 0; i < many; ++i) all.push_back(&start(20 * second + i, [&] { ++fired; }));
+  const std::int64_t slot = now_ + 20 * second;
+  now_ = slot - 1;
+  std::atomic<bool> moved{false};
+  std::thread mover([&] {
+    while (engine().next_when(0) != 0 && engine().next_when(0) <= slot) {
+      engine().check_timers(0, slot, true);
+    }
+    moved = true;
+  });
+  std::vector<timer_node*> more;
+  while (!moved || more.size() < 100) {
+    more.push_back(&start(second, [&] { ++fired; }));
+    const std::int64_t own = engine().next_when(0);
+    const std::int64_t other = engine().next_when(1);
+    const std::int64_t due = now_ + second;
+    ASSERT_TRUE((own != 0 && own <= due) || (other != 0 && other <= due));
+    if (more.size() == 100'000) break;
+  }
+  mover.join();
+  EXPECT_EQ(engine().verify(), "");
+  check_at(slot + 2 * second);
+  EXPECT_EQ(fired, many + static_cast<int>(more.size()));
+  for (timer_node* t : all) detail::destroy_timer(*t);
+  for (timer_node* t : more) detail::destroy_timer(*t);
 }
 
 /// All operations of handles, on both processors, against a sorted map.

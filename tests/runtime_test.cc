@@ -309,5 +309,23 @@ TEST(stats, of_the_processors_add_up_and_tell_what_happened) {
   EXPECT_LE(sum.timers_fired, s.total.timers_fired) << "the total has what spare ones fired, too";
 }
 
+/// The figures tell what is held. Stopped in the order in which they were started, by a thread that
+/// then has no more than a cache of them.
+TEST(runtime, gives_memory_back_that_its_timers_do_not_need) {
+  runtime rt{{.processors = 2}};
+  const std::size_t before = rt.stats().timer_bytes;
+  constexpr int many = 400'000;
+  std::vector<timer> all;
+  all.reserve(many);
+  for (int i = 0; i < many; ++i) all.push_back(after_func(rt, 1h, [] {}));
+  const std::size_t full = rt.stats().timer_bytes;
+  EXPECT_GT(full - before, std::size_t{many} * 64);
+  all.clear();
+  EXPECT_TRUE(eventually([&] { return rt.stats().timer_bytes - before < (full - before) / 2; }));
+  // And takes it again.
+  for (int i = 0; i < many; ++i) all.push_back(after_func(rt, 1h, [] {}));
+  EXPECT_EQ(rt.stats().total.timers_live, std::uint64_t{many});
+}
+
 }  // namespace
 }  // namespace verge

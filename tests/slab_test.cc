@@ -43,6 +43,10 @@ class counted_pages final : public page_source {
     mapped.erase(p);
     system_pages().unmap(p, bytes);
   }
+  void discard(void* p, std::size_t bytes) noexcept override {
+    discarded += bytes;
+    system_pages().discard(p, bytes);
+  }
   void prefer_huge_pages(void* p, std::size_t bytes, bool huge) noexcept override {
     wished_huge[p] = huge;
     system_pages().prefer_huge_pages(p, bytes, huge);
@@ -54,6 +58,7 @@ class counted_pages final : public page_source {
     return sum;
   }
 
+  std::size_t discarded = 0;
   int attempts = 0;
   int fail_from = std::numeric_limits<int>::max();
   std::map<void*, std::size_t> mapped;
@@ -229,7 +234,7 @@ TEST(slab, accounts_for_every_node_and_byte) {
 
     for (node* n : taken) nodes.free(n);
     s = nodes.stats();
-    EXPECT_EQ(s.bytes_reserved, pages.bytes()) << "nothing is released during the pool's lifetime";
+    EXPECT_EQ(s.bytes_reserved, pages.bytes()) << "nothing is unmapped during the pool's lifetime";
     EXPECT_EQ(s.nodes_live, 0U);
     EXPECT_EQ(s.nodes_free, 2 * per_chunk);
 

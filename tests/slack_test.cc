@@ -3,6 +3,7 @@
 #include <clock/arithmetic.h>
 #include <gtest/gtest.h>
 #include <support/engines.h>
+#include <verge/runtime.h>
 #include <verge/simulation.h>
 #include <verge/time.h>
 
@@ -35,6 +36,38 @@ TEST(slack, chooses_a_round_time_within_what_it_is_given) {
     ASSERT_GE(t, when);
     ASSERT_LE(t - when, slack);
   }
+}
+
+TEST(slack, of_coalesced_timers_grows_with_the_delay) {
+  using detail::coalescing_slack;
+  EXPECT_EQ(coalescing_slack(-1), 0);
+  EXPECT_EQ(coalescing_slack(99'999), 0);
+  EXPECT_EQ(coalescing_slack(100'000), 10'000);
+  EXPECT_EQ(coalescing_slack(1'000'000), 100'000);
+  EXPECT_EQ(coalescing_slack(10'000'000), 1'000'000);
+  EXPECT_EQ(coalescing_slack(detail::never), 1'000'000);
+}
+
+/// A hundred timers that are due within 20 ms, on an otherwise idle runtime.
+TEST(slack, of_coalesced_timers_lets_them_fire_together_and_none_early) {
+  const auto distinct_times = [](bool coalesce) {
+    runtime rt({.processors = 1, .coalesce = coalesce});
+    const chan<int> done(100);
+    std::vector<timer> all;
+    for (int i = 0; i < 100; ++i) {
+      const auto d = 20ms + i * 100us;
+      const auto due = clock::now() + d;
+      all.push_back(after_func(rt, d, [=] {
+        EXPECT_GE(clock::now(), due) << "early";
+        done.send(1);
+      }));
+    }
+    for (int i = 0; i < 100; ++i) done.recv();
+    return rt.stats().polls;
+  };
+  // However late threads are woken, there are no more than one time per millisecond or so.
+  EXPECT_LT(distinct_times(true), 40U);
+  EXPECT_GT(distinct_times(false), 0U);
 }
 
 class slack : public testing::TestWithParam<engine_traits> {

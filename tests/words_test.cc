@@ -24,8 +24,8 @@ using testing::IsEmpty;
 
 const fs::path root = VERGE_SOURCE_DIR;
 
-constexpr std::array folders{".ci",   "bench",   "clients", "cmake", "docs",  "examples",
-                             "http1", "include", "server",  "src",   "tests", "tools"};
+constexpr std::array folders{".ci",   "bench",   "bindings", "clients", "cmake", "docs", "examples",
+                             "http1", "include", "server",   "src",     "tests", "tools"};
 
 /// Not checked: this file, which lists the words.
 constexpr std::array<std::string_view, 1> exempt{"tests/words_test.cc"};
@@ -60,11 +60,12 @@ language language_of(const fs::path& file) {
   const std::string kind = file.extension().string();
   const std::string name = file.filename().string();
   if (kind == ".md") return language::markdown;
-  for (const char* c : {".h", ".cc", ".go", ".java", ".rs"})
+  for (const char* c : {".h", ".c", ".cc", ".go", ".java", ".rs"})
     if (kind == c) return language::c;
   const bool no_kind = kind.empty() && name[0] != '.';
-  return kind == ".cmake" || kind == ".sh" || no_kind || name == "CMakeLists.txt" ? language::script
-                                                                                  : language::none;
+  return kind == ".cmake" || kind == ".sh" || kind == ".py" || no_kind || name == "CMakeLists.txt"
+             ? language::script
+             : language::none;
 }
 
 /// The part of a line that people read: comments, strings, and the names of tests as words.

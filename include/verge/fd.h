@@ -7,6 +7,7 @@
 #include <verge/detail/io_operation.h>
 #include <verge/detail/timer_functions.h>
 #include <verge/io.h>
+#include <verge/timer_options.h>
 
 #pragma GCC visibility push(default)
 
@@ -47,18 +48,22 @@ class descriptor {
   /// From `when` on, waiting and new operations of that direction end with
   /// net_errc::deadline_exceeded, even if they could make progress, until another deadline is set:
   /// a later one or no_deadline. May be called at any time, also while operations wait. Moving a
-  /// deadline to later is almost free. `when` is of verge::clock or std::chrono::steady_clock.
+  /// deadline to later is almost free. `when` is of verge::clock or std::chrono::steady_clock. A
+  /// deadline may have slack or be precise: each setting says so anew.
   template <class Clock, class Duration>
-  std::error_code set_deadline(std::chrono::time_point<Clock, Duration> when) noexcept {
-    return set_deadline(true, true, detail::count_of(when));
+  std::error_code set_deadline(std::chrono::time_point<Clock, Duration> when,
+                               timer_options options = {}) noexcept {
+    return set_deadline(true, true, detail::count_of(when), detail::slack_of(options));
   }
   template <class Clock, class Duration>
-  std::error_code set_read_deadline(std::chrono::time_point<Clock, Duration> when) noexcept {
-    return set_deadline(true, false, detail::count_of(when));
+  std::error_code set_read_deadline(std::chrono::time_point<Clock, Duration> when,
+                                    timer_options options = {}) noexcept {
+    return set_deadline(true, false, detail::count_of(when), detail::slack_of(options));
   }
   template <class Clock, class Duration>
-  std::error_code set_write_deadline(std::chrono::time_point<Clock, Duration> when) noexcept {
-    return set_deadline(false, true, detail::count_of(when));
+  std::error_code set_write_deadline(std::chrono::time_point<Clock, Duration> when,
+                                     timer_options options = {}) noexcept {
+    return set_deadline(false, true, detail::count_of(when), detail::slack_of(options));
   }
 
  protected:
@@ -71,7 +76,8 @@ class descriptor {
   detail::io_descriptor* get() const noexcept { return handle_.get(); }
 
  private:
-  std::error_code set_deadline(bool read, bool write, std::int64_t when) noexcept;
+  std::error_code set_deadline(bool read, bool write, std::int64_t when,
+                               std::int64_t slack) noexcept;
 
   detail::descriptor_handle handle_;
 };

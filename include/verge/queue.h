@@ -32,10 +32,12 @@
 /// is proportional to the pending timers, a few bytes each besides the callback, even if most are
 /// stopped long before they are due.
 ///
-/// Not thread-safe. Any clock that does not go back works; the queue only compares the times it is
-/// given. Reading the clock is most of the cost of a reset: among 100,000 timers a reset to
-/// steady_clock::now() + d takes 246 ns and one to verge::clock::fast_now() + d 96 ns
-/// (verge/clock.h). Such a loop uses
+/// Not thread-safe: <verge/shared_queue.h> is the same queue for a loop whose timers other threads
+/// start and stop, and <verge/loop.h> is that with a descriptor to watch.
+///
+/// Any clock that does not go back works; the queue only compares the times it is given. Reading
+/// the clock is most of the cost of a reset: among 100,000 timers a reset to steady_clock::now() +
+/// d takes 246 ns and one to verge::clock::fast_now() + d 96 ns (verge/clock.h). Such a loop uses
 ///
 ///   verge::basic_timer_queue<std::function<void()>, verge::clock> timers;
 ///   timers.reset(t, verge::clock::fast_now() + 30s);    // a deadline: fast, at most 1 us late
@@ -82,6 +84,13 @@ class basic_timer_queue {
     friend bool operator==(const id&, const id&) = default;
   };
 
+  /// What start() returns: an id, and whether the loop must wake earlier than it planned.
+  struct started : id {
+    /// The timer is now the first: next() has become earlier. Otherwise a loop that waits until the
+    /// last next() wakes in time for it.
+    bool first = false;
+  };
+
   basic_timer_queue() = default;
   basic_timer_queue(const basic_timer_queue&) = delete;
   basic_timer_queue& operator=(const basic_timer_queue&) = delete;
@@ -89,7 +98,7 @@ class basic_timer_queue {
 
   /// Makes run() call f at `when`. Throws std::bad_alloc and whatever moving f throws; then nothing
   /// has changed.
-  id start(time_point when, Callback f) {
+  started start(time_point when, Callback f) {
     const std::int64_t t = number(when);
     wheel_.reserve();
     const std::uint32_t index = nodes_.take();
@@ -101,18 +110,25 @@ class basic_timer_queue {
       throw;
     }
     n.when = t;
-    ++live_;
-    if (n.key == 0 || t < n.key) enter(n, index);
-    return {index, n.life};
+    bool first = live_++ == 0;
+    if (n.key == 0 || t < n.key) {
+      enter(n, index);
+      first = first || n.key == wheel_.first();
+    }
+    return {{index, n.life}, first};
   }
 
   /// Returns true if the timer was pending: it will not be called. Its callback is destroyed.
-  bool stop(id which) noexcept {
+  bool stop(id which) noexcept { return take(which).has_value(); }
+
+  /// As stop(), but returns the callback instead of destroying it; nothing if the timer was not
+  /// pending.
+  std::optional<Callback> take(id which) noexcept {
     node* n = find(which);
-    if (n == nullptr) return false;
-    end(*n, which.index);
+    if (n == nullptr) return std::nullopt;
+    std::optional<Callback> f = end(*n, which.index);
     tidy();
-    return true;
+    return f;
   }
 
   /// Changes the time of a pending timer. Returns false if it has fired or been stopped: start
@@ -143,29 +159,23 @@ class basic_timer_queue {
   /// called. A callback may use the queue. If one throws, its timer has ended and the others stay
   /// pending.
   std::size_t run(time_point now, std::size_t at_most = std::numeric_limits<std::size_t>::max()) {
-    const std::int64_t t = std::min(number(now), wheel::never - 1);
-    wheel_.advance(t);
-    owner judge{*this};
+    const std::int64_t t = advance(now);
     std::size_t called = 0;
-    while (called < at_most) {
-      unsigned steps = std::numeric_limits<unsigned>::max();
-      if (!wheel_.ready(t, judge, steps)) break;
-      const auto head = wheel_.front();
-      wheel_.pop();
-      node* n = judge.find(head.id, head.token);
-      if (n == nullptr) continue;
-      if (n->when > head.when) {  // reset to later: others may come first, even if it is due
-        n->key = n->when;
-        wheel_.insert(n->when, head.id, head.token);
-        continue;
-      }
-      n->key = 0;
-      Callback f = std::move(*n->f);
-      end(*n, head.id);
-      ++called;
+    for (; called < at_most; ++called) {
+      const due_timer d = first_due(t);
+      if (d.n == nullptr) break;
+      Callback f = std::move(*d.n->f);
+      end(*d.n, d.index);
       f();
     }
     return called;
+  }
+
+  /// Ends the first timer that is due at `now` and returns its callback, which the caller calls;
+  /// nothing if none is due.
+  std::optional<Callback> pop(time_point now) {
+    const due_timer d = first_due(advance(now));
+    return d.n == nullptr ? std::nullopt : end(*d.n, d.index);
   }
 
   /// The number of pending timers.
@@ -245,14 +255,47 @@ class basic_timer_queue {
     tidy();
   }
 
-  void end(node& n, std::uint32_t index) noexcept {
+  /// The callback is destroyed by the caller: its destructor is user code and may start timers,
+  /// also in this memory.
+  std::optional<Callback> end(node& n, std::uint32_t index) noexcept {
     n.when = 0;
     if (++n.life == 0) n.life = 1;
     --live_;
     nodes_.give_back(index);
-    // The callback's destructor is user code and may start timers, also in this memory.
-    [[maybe_unused]] const std::optional<Callback> last = std::move(n.f);
+    std::optional<Callback> last = std::move(n.f);
     n.f.reset();
+    return last;
+  }
+
+  std::int64_t advance(time_point now) noexcept {
+    const std::int64_t t = std::min(number(now), wheel::never - 1);
+    wheel_.advance(t);
+    return t;
+  }
+
+  struct due_timer {
+    node* n;
+    std::uint32_t index;
+  };
+
+  /// The first timer that is due at `t`, without its entry; nullptr if there is none.
+  due_timer first_due(std::int64_t t) {
+    owner judge{*this};
+    for (;;) {
+      unsigned steps = std::numeric_limits<unsigned>::max();
+      if (!wheel_.ready(t, judge, steps)) return {nullptr, 0};
+      const auto head = wheel_.front();
+      wheel_.pop();
+      node* n = judge.find(head.id, head.token);
+      if (n == nullptr) continue;
+      if (n->when > head.when) {  // reset to later: others may come first, even if it is due
+        n->key = n->when;
+        wheel_.insert(n->when, head.id, head.token);
+        continue;
+      }
+      n->key = 0;
+      return {n, head.id};
+    }
   }
 
   /// Every operation that leaves an entry behind does a share of the sweeping.

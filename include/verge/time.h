@@ -13,6 +13,7 @@
 #include <verge/detail/sleep.h>
 #include <verge/detail/timer_functions.h>
 #include <verge/duration.h>
+#include <verge/timer_options.h>
 
 #pragma GCC visibility push(default)
 
@@ -21,6 +22,7 @@
 ///   auto reminder = verge::after_func(3min, [=] { remind(customer); });   // calls back later
 ///   reminder.stop();                                        // true: it will never run
 ///   reminder.reset(1h, {.slack = 1s});                      // again, up to 1 s late
+///   reminder.reset(10ms, {.precise = true});                // to the microsecond, for some CPU
 ///
 ///   verge::timer t(30s);                                    // or a channel that gets the time
 ///   auto when = t.c().recv();
@@ -76,12 +78,6 @@ namespace verge {
 
 using time_point = clock::time_point;
 
-struct timer_options {
-  /// How late the timer may fire. Timers with slack fire together where possible, which saves
-  /// wake-ups: `after_func(30s, f, {.slack = 1s})`.
-  std::chrono::nanoseconds slack{0};
-};
-
 /// A timer that fires once: it sends to its channel or calls its function.
 ///
 /// Destroying the handle stops the timer and waits for a call in progress on another thread. On an
@@ -96,23 +92,23 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] explicit timer(
       std::chrono::duration<Rep, Period> d, timer_options options = {})
       : timer(detail::start_channel_timer(detail::timers_here(), saturate(d).count(),
-                                          options.slack.count())) {}
+                                          detail::slack_of(options))) {}
   template <class Rep, class Period>
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] timer(
       runtime & rt, std::chrono::duration<Rep, Period> d, timer_options options = {})
       : timer(detail::start_channel_timer(detail::timers_of(rt), saturate(d).count(),
-                                          options.slack.count())) {}
+                                          detail::slack_of(options))) {}
   /// The same at a time point of verge::clock or std::chrono::steady_clock.
   template <class Clock, class Duration>
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] explicit timer(
       std::chrono::time_point<Clock, Duration> when, timer_options options = {})
       : timer(detail::start_channel_timer_at(detail::timers_here(), detail::count_of(when),
-                                             options.slack.count())) {}
+                                             detail::slack_of(options))) {}
   template <class Clock, class Duration>
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] timer(
       runtime & rt, std::chrono::time_point<Clock, Duration> when, timer_options options = {})
       : timer(detail::start_channel_timer_at(detail::timers_of(rt), detail::count_of(when),
-                                             options.slack.count())) {}
+                                             detail::slack_of(options))) {}
 
   void swap(timer & other) noexcept { node_.swap(other.node_); }
 
@@ -127,15 +123,15 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
 
   /// Makes the timer fire once, `d` from now; any earlier setting is replaced. Returns true if it
   /// was pending. As with stop(), no stale value is received afterwards. Options are not kept: a
-  /// reset without slack removes it.
+  /// reset without slack removes it, and one without precise makes the timer an ordinary one.
   template <class Rep, class Period>
   bool reset(std::chrono::duration<Rep, Period> d, timer_options options = {}) {
-    return detail::reset_timer_after(node_.get(), saturate(d).count(), options.slack.count());
+    return detail::reset_timer_after(node_.get(), saturate(d).count(), detail::slack_of(options));
   }
   /// The same for a time point of verge::clock or std::chrono::steady_clock.
   template <class Clock, class Duration>
   bool reset_at(std::chrono::time_point<Clock, Duration> when, timer_options options = {}) {
-    return detail::reset_timer_at(node_.get(), detail::count_of(when), options.slack.count());
+    return detail::reset_timer_at(node_.get(), detail::count_of(when), detail::slack_of(options));
   }
 
   /// Keeps the timer running without a handle. This handle is empty afterwards.
@@ -162,25 +158,27 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
 template <class Rep, class Period, class F>
 timer after_func(std::chrono::duration<Rep, Period> d, F&& f, timer_options options = {}) {
   return detail::handle_access::make<timer>(detail::start_func_timer(
-      detail::timers_here(), saturate(d).count(), std::forward<F>(f), options.slack.count()));
+      detail::timers_here(), saturate(d).count(), std::forward<F>(f), detail::slack_of(options)));
 }
 template <class Rep, class Period, class F>
 timer after_func(runtime& rt, std::chrono::duration<Rep, Period> d, F&& f,
                  timer_options options = {}) {
   return detail::handle_access::make<timer>(detail::start_func_timer(
-      detail::timers_of(rt), saturate(d).count(), std::forward<F>(f), options.slack.count()));
+      detail::timers_of(rt), saturate(d).count(), std::forward<F>(f), detail::slack_of(options)));
 }
 /// The same at a time point of verge::clock or std::chrono::steady_clock.
 template <class Clock, class Duration, class F>
 timer after_func(std::chrono::time_point<Clock, Duration> when, F&& f, timer_options options = {}) {
-  return detail::handle_access::make<timer>(detail::start_func_timer_at(
-      detail::timers_here(), detail::count_of(when), std::forward<F>(f), options.slack.count()));
+  return detail::handle_access::make<timer>(
+      detail::start_func_timer_at(detail::timers_here(), detail::count_of(when), std::forward<F>(f),
+                                  detail::slack_of(options)));
 }
 template <class Clock, class Duration, class F>
 timer after_func(runtime& rt, std::chrono::time_point<Clock, Duration> when, F&& f,
                  timer_options options = {}) {
-  return detail::handle_access::make<timer>(detail::start_func_timer_at(
-      detail::timers_of(rt), detail::count_of(when), std::forward<F>(f), options.slack.count()));
+  return detail::handle_access::make<timer>(
+      detail::start_func_timer_at(detail::timers_of(rt), detail::count_of(when), std::forward<F>(f),
+                                  detail::slack_of(options)));
 }
 
 /// Returns a channel that receives the time after `d`. Dropping the channel stops the timer.
@@ -209,6 +207,16 @@ template <class Rep, class Period>
 /// The number in brackets is the time that the tick carries.
 enum class missed_ticks : std::uint8_t { skip, burst, delay };
 
+namespace detail {
+
+/// A policy and whether the ticker is precise, as they are handed down.
+constexpr std::uint8_t ticking(missed_ticks policy, const timer_options& options) noexcept {
+  return static_cast<std::uint8_t>(static_cast<std::uint8_t>(policy) |
+                                   (options.precise ? precise_ticks : 0));
+}
+
+}  // namespace detail
+
 /// A timer that fires every period: it sends to its channel or calls its function.
 ///
 /// Destroying the handle stops the ticker and waits for a call in progress on another thread. On an
@@ -218,19 +226,20 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
   /// An empty handle.
   ticker() noexcept = default;
 
-  /// Ticks every `period`; the first tick is one period from now. Throws std::invalid_argument if
-  /// the period is zero or less.
+  /// Ticks every `period`; the first tick is one period from now. A ticker may be precise, and
+  /// then stays so; slack is ignored. Throws std::invalid_argument if the period is zero or less.
   template <class Rep, class Period>
   [[nodiscard("destroying the handle stops the ticker: keep it, or detach() it")]] explicit ticker(
-      std::chrono::duration<Rep, Period> period, missed_ticks policy = missed_ticks::skip)
+      std::chrono::duration<Rep, Period> period, missed_ticks policy = missed_ticks::skip,
+      timer_options options = {})
       : ticker(detail::start_ticker(detail::timers_here(), saturate(period).count(),
-                                    static_cast<std::uint8_t>(policy))) {}
+                                    detail::ticking(policy, options))) {}
   template <class Rep, class Period>
   [[nodiscard("destroying the handle stops the ticker: keep it, or detach() it")]] ticker(
       runtime & rt, std::chrono::duration<Rep, Period> period,
-      missed_ticks policy = missed_ticks::skip)
+      missed_ticks policy = missed_ticks::skip, timer_options options = {})
       : ticker(detail::start_ticker(detail::timers_of(rt), saturate(period).count(),
-                                    static_cast<std::uint8_t>(policy))) {}
+                                    detail::ticking(policy, options))) {}
 
   void swap(ticker & other) noexcept { node_.swap(other.node_); }
 
@@ -268,17 +277,17 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
 /// period is zero or less.
 template <class Rep, class Period, class F>
 ticker every(std::chrono::duration<Rep, Period> period, F&& f,
-             missed_ticks policy = missed_ticks::skip) {
+             missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
   return detail::handle_access::make<ticker>(
       detail::make_function_ticker(detail::timers_here(), saturate(period).count(),
-                                   std::forward<F>(f), static_cast<std::uint8_t>(policy)));
+                                   std::forward<F>(f), detail::ticking(policy, options)));
 }
 template <class Rep, class Period, class F>
 ticker every(runtime& rt, std::chrono::duration<Rep, Period> period, F&& f,
-             missed_ticks policy = missed_ticks::skip) {
+             missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
   return detail::handle_access::make<ticker>(
       detail::make_function_ticker(detail::timers_of(rt), saturate(period).count(),
-                                   std::forward<F>(f), static_cast<std::uint8_t>(policy)));
+                                   std::forward<F>(f), detail::ticking(policy, options)));
 }
 
 /// Returns the channel of a ticker without a handle: it ticks until the channel is dropped. If the
@@ -295,22 +304,30 @@ template <class Rep, class Period>
 }
 
 /// Waits: `co_await verge::sleep(d)` in a coroutine, `verge::sleep(d).wait()` on a plain thread. A
-/// runtime argument selects the timers and the clock; the caller resumes where it was.
+/// runtime argument selects the timers and the clock; the caller resumes where it was. With slack a
+/// sleep may take that much longer; a precise one ends to the microsecond.
 template <class Rep, class Period>
-detail::sleep_operation sleep(std::chrono::duration<Rep, Period> d) noexcept {
-  return detail::sleep_operation::for_delay(saturate(d).count());
+detail::sleep_operation sleep(std::chrono::duration<Rep, Period> d,
+                              timer_options options = {}) noexcept {
+  return detail::sleep_operation::for_delay(saturate(d).count(), nullptr,
+                                            detail::slack_of(options));
 }
 template <class Rep, class Period>
-detail::sleep_operation sleep(runtime& rt, std::chrono::duration<Rep, Period> d) {
-  return detail::sleep_operation::for_delay(saturate(d).count(), &detail::timers_of(rt));
+detail::sleep_operation sleep(runtime& rt, std::chrono::duration<Rep, Period> d,
+                              timer_options options = {}) {
+  return detail::sleep_operation::for_delay(saturate(d).count(), &detail::timers_of(rt),
+                                            detail::slack_of(options));
 }
 template <class Clock, class Duration>
-detail::sleep_operation sleep_until(std::chrono::time_point<Clock, Duration> when) noexcept {
-  return detail::sleep_operation::until(detail::count_of(when));
+detail::sleep_operation sleep_until(std::chrono::time_point<Clock, Duration> when,
+                                    timer_options options = {}) noexcept {
+  return detail::sleep_operation::until(detail::count_of(when), nullptr, detail::slack_of(options));
 }
 template <class Clock, class Duration>
-detail::sleep_operation sleep_until(runtime& rt, std::chrono::time_point<Clock, Duration> when) {
-  return detail::sleep_operation::until(detail::count_of(when), &detail::timers_of(rt));
+detail::sleep_operation sleep_until(runtime& rt, std::chrono::time_point<Clock, Duration> when,
+                                    timer_options options = {}) {
+  return detail::sleep_operation::until(detail::count_of(when), &detail::timers_of(rt),
+                                        detail::slack_of(options));
 }
 
 }  // namespace verge

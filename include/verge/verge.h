@@ -37,13 +37,16 @@
 #include <verge/errors.h>
 #include <verge/fd.h>
 #include <verge/io.h>
+#include <verge/loop.h>
 #include <verge/net.h>
 #include <verge/queue.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
+#include <verge/shared_queue.h>
 #include <verge/simulation.h>
 #include <verge/task.h>
 #include <verge/time.h>
 #include <verge/timeout.h>
+#include <verge/timer_options.h>
 #include <verge/under.h>
 #include <verge/version.h>

@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string_view>
 
 #include "store.h"
@@ -106,19 +108,22 @@ class log_reader {
   log_reader(std::string_view log, bool zeroed)
       : log_(log), end_(zeroed ? log.find_last_not_of('\0') + 1 : log.size()) {}  // npos + 1 is 0
 
-  /// torn: what is behind good() is to be cut off.
-  enum class finding : std::uint8_t { whole, torn, damaged };
+  enum class finding : std::uint8_t {
+    whole,
+    zeros,  ///< behind good() are only zeros that were written ahead
+    torn,   ///< behind good() is a part of a batch
+    damaged
+  };
 
   /// `several`: more than one batch may have been on its way to the disk.
   finding examine(bool several) {
-    if (read_all()) return good_ < log_.size() && end_ <= good_ ? finding::torn : finding::whole;
+    if (read_all()) return good_ < log_.size() && end_ <= good_ ? finding::zeros : finding::whole;
     const std::size_t next = next_batch_after(bad_);
     if (next != end_ && !several) return finding::damaged;
     if (has_hole(good_, next)) return finding::torn;
     if (next != end_) return finding::damaged;
     if (!runs_over_the_end(bad_) || is_whole_with_another_length(bad_)) return finding::damaged;
-    // Its end is missing. If the file ends there, RocksDB can tell.
-    return end_ == log_.size() ? finding::whole : finding::torn;
+    return finding::torn;  // its end is missing
   }
 
   /// Where the last batch ends that can be read, and where the first record is that cannot.
@@ -218,23 +223,37 @@ void cut(const std::string& path, std::size_t size) {
   }
 }
 
-/// The manifest grows, and several of its batches may be on their way at once.
-void mend(const std::string& path, bool is_manifest) {
+enum class role : std::uint8_t {
+  manifest,  ///< grows, and several of its batches may be on their way to the disk at once
+  last_log,
+  older_log  ///< all of it was synced before the next one was begun
+};
+
+void mend(const std::string& path, role as) {
+  using enum log_reader::finding;
   log_reader::finding found{};
   std::size_t good = 0;
   std::size_t bad = 0;
   {
     const mapped_file log(path);
-    log_reader reader(log.bytes(), !is_manifest);
-    found = reader.examine(is_manifest);
+    log_reader reader(log.bytes(), as != role::manifest);
+    found = reader.examine(as == role::manifest);
     good = reader.good();
     bad = reader.bad();
   }
-  if (found == log_reader::finding::torn) cut(path, good);
-  if (found == log_reader::finding::damaged) {
+  if (found == damaged || (found == torn && as == role::older_log)) {
     throw store_error("opening failed: " + path + " is damaged at byte " + std::to_string(bad) +
                       ", and not by a loss of power: restore a backup");
   }
+  if (found == torn || found == zeros) cut(path, good);
+}
+
+/// The number of a log in its name; 0 if it has none.
+std::uint64_t number_of(const fs::path& log) {
+  const std::string name = log.stem().string();
+  std::uint64_t n = 0;
+  std::from_chars(name.data(), name.data() + name.size(), n);
+  return n;
 }
 
 }  // namespace
@@ -242,11 +261,11 @@ void mend(const std::string& path, bool is_manifest) {
 void mend_log_tails(const std::string& directory) {
   if (!fs::is_directory(directory)) return;
   bool has_data = false;
-  std::vector<std::string> logs;
+  std::map<std::uint64_t, std::string> logs;
   for (const auto& file : fs::directory_iterator(directory)) {
     const auto extension = file.path().extension();
     has_data |= extension == ".sst" || (extension == ".log" && file.file_size() != 0);
-    if (extension == ".log") logs.push_back(file.path().string());
+    if (extension == ".log") logs[number_of(file.path())] = file.path().string();
   }
   std::string manifest;
   std::getline(std::ifstream(directory + "/CURRENT"), manifest);
@@ -258,8 +277,10 @@ void mend_log_tails(const std::string& directory) {
         "backup, or that file, with the name of the newest MANIFEST in it");
   }
   const std::string path = directory + "/" + manifest;
-  if (!manifest.empty() && fs::is_regular_file(path)) mend(path, true);
-  for (const std::string& log : logs) mend(log, false);
+  if (!manifest.empty() && fs::is_regular_file(path)) mend(path, role::manifest);
+  for (const auto& [number, log] : logs) {
+    mend(log, number == logs.rbegin()->first ? role::last_log : role::older_log);
+  }
 }
 
 }  // namespace verge::server

@@ -7,20 +7,21 @@
 /// A log ends in zeros that were written ahead of it (zeroed_log.h), unless it was closed. They are
 /// cut off.
 ///
-/// A log is synced batch by batch. So at most its last batch can be torn (of the manifest, the last
-/// few): some of its sectors have reached the disk, and others, perhaps earlier ones, have not and
-/// read as zeros. No client has been told of that batch, and it can be dropped.
+/// A log is synced batch by batch, and a new one is begun only then. So at most the last batch of
+/// the last log can be torn (of the manifest, the last few): some of its sectors have reached the
+/// disk, and others, perhaps earlier ones, have not and read as zeros. No client has been told of
+/// that batch, and it can be dropped.
 ///
-/// RocksDB alone does not do that. It drops a batch whose end is missing, but refuses to open a
-/// log if a part in the middle of the last batch is missing. And if a flipped bit makes a record
-/// seem to go on beyond the end of the log, it takes that for a missing end, and silently drops
-/// all that follows in that block of 32 KiB. So both are decided here, before RocksDB opens the
-/// directory:
+/// RocksDB alone does not do that. It drops a batch whose end is missing, in older logs too, but
+/// refuses to open a log if a part in the middle of the last batch is missing. And if a flipped bit
+/// makes a record seem to go on beyond the end of the log, it takes that for a missing end, and
+/// silently drops all that follows in that block of 32 KiB. So both are decided here, before RocksDB
+/// opens the directory:
 ///
 ///  - A part of the last batch is missing or reads as zeros: torn. The batch is cut off. A batch
 ///    that is whole does not end in zeros: the store sees to that.
-///  - What cannot be read is followed by another batch, or nothing of it reads as zeros: damaged.
-///    Acknowledged tasks may be lost, so opening is refused.
+///  - What cannot be read is followed by another batch or another log, or nothing of it reads as
+///    zeros: damaged. Acknowledged tasks may be lost, so opening is refused.
 ///
 /// The two look alike in one case: a flipped bit in the last batch of a log, if that batch has a
 /// whole sector of zeros. It is taken for a tear.

@@ -60,6 +60,16 @@ constexpr std::int64_t with_slack(std::int64_t when, std::int64_t slack) noexcep
   return latest >> bit << bit;
 }
 
+/// The slack of a timer with delay `d` where timers are coalesced: a hundredth to a tenth of the
+/// delay, and at most a millisecond.
+constexpr std::int64_t coalescing_slack(std::int64_t d) noexcept {
+  constexpr std::int64_t us = 1'000;
+  constexpr std::int64_t ms = 1'000'000;
+  if (d < 100 * us) return 0;
+  if (d < ms) return 10 * us;
+  return d < 10 * ms ? 100 * us : ms;
+}
+
 /// The time until `when`: zero if it has passed, `never` for `never`.
 constexpr std::int64_t time_until(std::int64_t when, std::int64_t now) noexcept {
   if (when == never) return never;

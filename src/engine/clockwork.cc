@@ -10,7 +10,8 @@ clockwork::clockwork(std::unique_ptr<timer_engine> e, scheduler& s, engine_host&
       engine_(std::move(e)),
       quick_(dynamic_cast<hybrid*>(engine_.get())),
       host_(host),
-      in_real_time_(!host.simulated()) {
+      in_real_time_(!host.simulated()),
+      quick_deadlines_(in_real_time_) {
   engine_->attach(nodes());
   // Probing the clock opens a descriptor; do it here, not later on a worker.
   if (in_real_time_) static_cast<void>(fast_clock::source_in_use());

@@ -12,6 +12,7 @@
 #include <node/node_store.h>
 #include <verge/detail/scheduling.h>
 #include <verge/detail/timer_node.h>
+#include <verge/timer_options.h>
 
 /// A runtime's timers: the engine and the clock they go by, above the store of their nodes
 /// (node/node_store.h). The default engine is called directly, so that it can be inlined;
@@ -74,8 +75,18 @@ class clockwork final : public node_store {
     return *(h != nullptr ? h->hybrid::construct(memory) : engine_->construct(memory));
   }
 
+  /// From now on timers without slack of their own get some, in proportion to their delay:
+  /// runtime_options::coalesce. Before the first one is started.
+  void coalesce() noexcept {
+    coalesces_ = true;
+    quick_deadlines_ = false;
+  }
+  /// For deadline(): a time that is neither slack nor coalesced.
+  static constexpr std::int64_t exactly = precise_slack;
+
   /// The time `d` nanoseconds from now, or up to `slack` after it.
   std::int64_t deadline(std::int64_t d, std::int64_t slack = 0) noexcept {
+    if (coalesces_ && slack == 0) slack = coalescing_slack(d);
     // What is due at once must be due on the true clock, which is a little behind the cheap one;
     // and not before this moment, so that a scan already in progress cannot fire it: the time it
     // delivers would be from before its start. If d is a few times that little, to wait for it
@@ -183,6 +194,9 @@ class clockwork final : public node_store {
   std::atomic<hybrid*> quick_;
   engine_host& host_;
   const bool in_real_time_;
+  bool coalesces_{false};
+  /// Whether a deadline is the fast clock's time and a sum.
+  bool quick_deadlines_;
 };
 
 inline clear_up_after::~clear_up_after() {

@@ -71,6 +71,21 @@ inline std::int64_t& period_of(timer_node& t) noexcept {
   return *reinterpret_cast<std::int64_t*>(t.payload + periodic_payload_bytes);
 }
 
+/// Whether a timer is precise (verge/timer_options.h): a bit of `runs`, which calls do not touch. A
+/// hint that orders nothing. Any thread may change it, before it starts or resets the timer.
+inline constexpr std::uint32_t precise_mark = std::uint32_t{1} << 31;
+inline bool is_precise(const timer_node& t) noexcept {
+  return (t.runs.load(std::memory_order_relaxed) & precise_mark) != 0;
+}
+inline void set_precise(timer_node& t, bool precise) noexcept {
+  if (precise == is_precise(t)) return;
+  if (precise) {
+    t.runs.fetch_or(precise_mark, std::memory_order_relaxed);
+  } else {
+    t.runs.fetch_and(~precise_mark, std::memory_order_relaxed);
+  }
+}
+
 class timer_engine {
  public:
   timer_engine() = default;
@@ -106,6 +121,12 @@ class timer_engine {
   virtual std::int64_t next_when(unsigned p) const noexcept = 0;
   /// The last time at which a timer can be due: one that is due later never is.
   virtual std::int64_t last_time() const noexcept { return never - 1; }
+  /// From now on precise timers are to come up this many nanoseconds before they are due: how much
+  /// earlier a thread has to aim to be awake by then. From one thread at a time.
+  virtual void come_up_early(std::int64_t /*ns*/) noexcept {}
+  /// Until when a thread that looks after processor p's timers should stay awake, because a precise
+  /// timer has come up; a time in the past if none has. A hint, read without a lock.
+  virtual std::int64_t awake_until(unsigned /*p*/) const noexcept { return 0; }
   /// When the first timer of processor p that was not stopped is due; 0 if it has none, `never` if
   /// those it has are never due. Slow: for simulated time, which must not advance to a time at
   /// which nothing happens.
@@ -125,6 +146,11 @@ class timer_engine {
   /// (node_store::leave_dead()). Operations on timers do not, because their callers may hold a
   /// lock.
   virtual void bury_dead() noexcept {}
+
+  /// Gives memory back that has not been in use since the last call (slab_pool::trim()). From one
+  /// thread at a time; others may use the engine.
+  virtual void trim() noexcept {}
+  virtual bool can_trim() const noexcept { return false; }
 
   virtual timer_counts counts(unsigned p) const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;

@@ -90,7 +90,7 @@ struct fast_path {
   /// The time `delay` from now; 0 if that is not a matter of a few instructions.
   static std::int64_t deadline(const clockwork& of, std::int64_t delay,
                                std::int64_t slack) noexcept {
-    if (delay <= clockwork::soon || slack > 0 || !of.in_real_time_) [[unlikely]]
+    if (delay <= clockwork::soon || slack != 0 || !of.quick_deadlines_) [[unlikely]]
       return 0;
     const std::int64_t now = fast_clock::now_or_zero();
     return now == 0 ? 0 : saturating_add(now, delay);

@@ -15,8 +15,10 @@ namespace {
 
 /// How many timers are taken out under one lock at most.
 constexpr std::size_t batch_size = 32;
-/// How many chunks one check moves down at most: about 10 us with the lock held.
+/// How many chunks one check moves down at most, and how many of them under one lock: a few
+/// microseconds.
 constexpr unsigned step_limit = 32;
+constexpr unsigned steps_per_hold = 4;
 
 /// Sweeping: see hybrid.h.
 constexpr std::uint64_t left_per_piece = 16;
@@ -39,10 +41,21 @@ void hybrid::policy::release_locked(hybrid_timers<policy>& ts, node& t) noexcept
   if (t.refs.fetch_sub(1, std::memory_order_acq_rel) == 1) static_cast<timers&>(ts).dead.add(t);
 }
 
+/// The timers that are to take a new entry of the calling thread's.
+hybrid::timers& hybrid::place_for_entry() noexcept {
+  timers& mine = home();
+  if (!mine.lock.taken()) [[likely]]
+    return mine;
+  for (const auto& ts : all()) {
+    if (!ts->lock.taken()) return *ts;
+  }
+  return mine;
+}
+
 /// The caller has taken the reference for being armed.
 void hybrid::start_with_entry(timer_node& t, std::int64_t when, std::int64_t period) {
   try {
-    home().start(static_cast<node&>(t), when, period);
+    place_for_entry().start(static_cast<node&>(t), when, period);
   } catch (...) {
     t.refs.fetch_sub(1, std::memory_order_relaxed);
     throw;
@@ -52,7 +65,7 @@ void hybrid::start_with_entry(timer_node& t, std::int64_t when, std::int64_t per
 
 bool hybrid::complete_reset(node& t, std::int64_t when, std::int64_t period,
                             timers::change so_far) {
-  const bool was_armed = home().finish_reset(so_far, t, when, period);
+  const bool was_armed = place_for_entry().finish_reset(so_far, t, when, period);
   if (was_armed) {
     count_and_look(-tally::one_left);
   } else {
@@ -80,19 +93,27 @@ timer_check hybrid::run_due(timers& ts, std::int64_t now) noexcept {
   unsigned steps = step_limit;
   timers::fired_timer batch[batch_size];
   const unsigned room = host_.firing_room();
-  while (ran < room) {
+  while (ran < room && steps != 0) {
     const std::size_t most = std::min<std::size_t>(batch_size, room - ran);
+    unsigned left = std::min(steps, steps_per_hold);
+    steps -= left;
     std::size_t n = 0;
+    bool earlier = false;
     {
       std::lock_guard held(ts.lock);
-      n = ts.collect(now, batch, most, steps);
+      n = ts.collect(now, batch, most, left);
+      earlier = ts.comes_earlier();
     }
+    if (earlier) [[unlikely]]
+      host_.wake_net_poller(ts.next.load(std::memory_order_relaxed));
+    steps += left;
     for (std::size_t i = 0; i < n; ++i) {
       host_.timer_fired(batch[i].when, now);
       fire(*batch[i].timer, now);
     }
     ran += static_cast<unsigned>(n);
-    if (n < most) break;
+    if (n < most && left != 0) break;  // nothing more is due
+    ts.lock.let_others_in();
   }
   ts.dead.bury();
   return {.now = now, .next = ts.next.load(std::memory_order_relaxed), .ran = ran};
@@ -100,6 +121,17 @@ timer_check hybrid::run_due(timers& ts, std::int64_t now) noexcept {
 
 std::int64_t hybrid::next_when(unsigned p) const noexcept {
   return timers_[p]->next.load(std::memory_order_relaxed);
+}
+
+void hybrid::come_up_early(std::int64_t ns) noexcept {
+  early_.store(ns, std::memory_order_relaxed);
+  for (const auto& ts : all()) {
+    ts->early.store(static_cast<std::uint64_t>(ns), std::memory_order_relaxed);
+  }
+}
+
+std::int64_t hybrid::awake_until(unsigned p) const noexcept {
+  return static_cast<std::int64_t>(timers_[p]->awake_until.load(std::memory_order_relaxed));
 }
 
 std::int64_t hybrid::next_exactly(unsigned p) noexcept {
@@ -116,6 +148,8 @@ std::int64_t hybrid::next_exactly(unsigned p) noexcept {
 void hybrid::grow(unsigned n) {
   for (unsigned i = made_.load(std::memory_order_relaxed); i < n; ++i) {
     timers_[i] = std::make_unique<timers>(*this, host_.now());
+    timers_[i]->early.store(static_cast<std::uint64_t>(early_.load(std::memory_order_relaxed)),
+                            std::memory_order_relaxed);
     made_.store(i + 1, std::memory_order_release);
   }
 }

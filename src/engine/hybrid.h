@@ -10,12 +10,12 @@
 #include <span>
 #include <string>
 
+#include <base/turn_lock.h>
 #include <engine/dead_nodes.h>
 #include <engine/engine.h>
 #include <memory/slab_pool.h>
 #include <memory/thread_slot.h>
 #include <queue/hybrid_timers.h>
-#include <verge/detail/lock.h>
 
 /// The default engine, verge's own: exact like a heap, constant-time like a wheel, and a timer is
 /// stopped or put off from any thread by one compare-and-swap.
@@ -40,6 +40,17 @@
 /// of lines: however many there are, a stop pays for a twentieth of one. It is part of the
 /// constant, once for every thread. If there are few of both, a worker that is about to sleep
 /// sweeps everything, so that an idle processor is not woken for what is out of date.
+///
+/// Pauses. When the slot of a high level comes up, it may have a hundred thousand entries, and the
+/// thread that finds it due moves them all. No other thread may have to wait for that, nor for a
+/// thread that was preempted while it had a lock.
+///  - The lock is held for four chunks at most, and between two such pieces a thread that waits is
+///    let in (turn_lock.h).
+///  - A thread that needs an entry, and finds the lock of its own processor's timers held, makes
+///    the entry in those of another processor whose lock is free. A timer fires from whichever
+///    wheel has its entry. Only the order of timers that are overdue together, which is exact
+///    within one wheel, is then left to which processor looks first.
+///  - It waits only if all locks are held.
 namespace verge::detail {
 
 class hybrid final : public timer_engine {
@@ -69,11 +80,16 @@ class hybrid final : public timer_engine {
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;
   std::int64_t next_when(unsigned p) const noexcept override;
   std::int64_t last_time() const noexcept override { return hybrid_word::latest - 1; }
+  void come_up_early(std::int64_t ns) noexcept override;
+  std::int64_t awake_until(unsigned p) const noexcept override;
   std::int64_t next_exactly(unsigned p) noexcept override;
   bool tidy_before_sleep(unsigned n) noexcept override;
   void grow(unsigned n) override;
   void move_timers(unsigned from, unsigned to) noexcept override;
   void drain() noexcept override;
+
+  void trim() noexcept override { chunks_.trim(); }
+  bool can_trim() const noexcept override { return chunks_.can_trim(); }
 
   timer_counts counts(unsigned p) const noexcept override;
   std::size_t bytes() const noexcept override;
@@ -81,6 +97,7 @@ class hybrid final : public timer_engine {
 
  private:
   friend struct fast_path;
+  friend struct hybrid_access;  // tests
 
   struct state {
     std::atomic<std::uint64_t> word;
@@ -92,7 +109,7 @@ class hybrid final : public timer_engine {
   struct policy {
     template <class T>
     using atomic = std::atomic<T>;
-    using lock = short_lock;
+    using lock = turn_lock;
     using node = hybrid::node;
     struct directory {
       const slab_pool* nodes;
@@ -108,6 +125,7 @@ class hybrid final : public timer_engine {
     static std::atomic<std::uint64_t>& word(node& t) noexcept { return t.word; }
     static std::atomic<std::uint32_t>& tag(node& t) noexcept { return slab_pool::note(&t); }
     static std::int64_t& period(node& t) noexcept { return period_of(t); }
+    static bool precise(const node& t) noexcept { return is_precise(t); }
     static void yield() noexcept;
     static void wake_net_poller(hybrid_timers<policy>& ts, std::int64_t when) noexcept;
     static void acquire(node& t) noexcept { t.refs.fetch_add(1, std::memory_order_relaxed); }
@@ -143,6 +161,7 @@ class hybrid final : public timer_engine {
   [[gnu::noinline]] timer_check run_due(timers& ts, std::int64_t now) noexcept;
   static node& as_node(timer_node& t) noexcept { return static_cast<node&>(t); }
   timers& home() noexcept { return *timers_[host_.home_processor()]; }
+  timers& place_for_entry() noexcept;
   bool finish_reset(node& t, std::int64_t when, std::int64_t period, timers::change so_far);
   bool complete_reset(node& t, std::int64_t when, std::int64_t period,
                       hybrid_timers<policy>::change so_far);
@@ -168,6 +187,8 @@ class hybrid final : public timer_engine {
   std::atomic<unsigned> made_{0};
   /// Which pass of sweeping is due, or under way. Only ever raised.
   std::atomic<std::uint64_t> pass_{0};
+  /// What come_up_early() has said, for wheels that are yet to be made.
+  std::atomic<std::int64_t> early_{0};
   /// The last one of these is for threads that have no slot, and shared by them.
   std::array<tally, thread_slot_count + 1> tallies_;
 };
@@ -175,10 +196,16 @@ class hybrid final : public timer_engine {
 // What clockwork and fast_path.h call directly.
 
 /// The word stays as it is: zero in new memory, and what the last timer left in memory that was
-/// freed. Other threads may be reading it.
+/// freed. Other threads may be reading it, and whether the timer is precise (`runs`), so these are
+/// only ever accessed as atomics: nothing is constructed over them.
 inline timer_node* hybrid::construct_node(void* memory) noexcept {
-  auto* n = static_cast<node*>(memory);
-  return ::new (static_cast<timer_node*>(n)) timer_node;
+  timer_node* const t = static_cast<node*>(memory);
+  t->run = nullptr;
+  t->next = nullptr;
+  t->refs.store(1, std::memory_order_relaxed);
+  t->runs.store(0, std::memory_order_relaxed);
+  t->does.store(nullptr, std::memory_order_relaxed);
+  return t;
 }
 inline timer_node* hybrid::construct(void* memory) noexcept { return construct_node(memory); }
 

@@ -44,6 +44,10 @@ class mapped_pages final : public page_source {
     ::munmap(memory, bytes);
   }
 
+  void discard(void* memory, std::size_t bytes) noexcept override {
+    ::madvise(memory, bytes, MADV_DONTNEED);
+  }
+
   void prefer_huge_pages(void* memory, std::size_t bytes, bool huge) noexcept override {
     ::madvise(memory, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   }

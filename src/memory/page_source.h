@@ -14,6 +14,9 @@ class page_source {
   /// Unmaps what map() returned, as a whole.
   virtual void unmap(void* memory, std::size_t bytes) noexcept = 0;
 
+  /// Gives the memory behind whole pages of a mapping back. They stay mapped, and read as zeros.
+  virtual void discard(void* memory, std::size_t bytes) noexcept = 0;
+
   /// Requests huge pages, or not. A hint: nothing depends on it.
   virtual void prefer_huge_pages(void* memory, std::size_t bytes, bool huge) noexcept = 0;
 

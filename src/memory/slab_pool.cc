@@ -54,6 +54,7 @@ slab_pool::slab_pool(std::size_t size, std::size_t alignment, construct_fn const
 
   stride_ = static_cast<std::uint32_t>(stride);
   per_chunk_ = static_cast<std::uint32_t>(count);
+  again_carved_ = count;
   stride_inverse_ = static_cast<std::uint32_t>((std::uint64_t{1} << 32) / stride + 1);
   first_node_ = static_cast<std::uint32_t>(nodes_at(count) + contents);
   static_assert(sizeof(chunk) <= line);
@@ -119,12 +120,16 @@ std::uint32_t slab_pool::refill(void** nodes, std::uint32_t wanted) noexcept {
   std::uint32_t count = 0;
   std::uint32_t first_new = 0;
   bool fresh = false;
+  bool grown = false;
   {
     const std::lock_guard lock(mutex_);
     count = take_from_depot(indices, wanted);
     fresh = count == 0;
+    const bool was_small = chunks_held() <= small;
     if (fresh) count = carve(wanted, first_new);
+    grown = was_small && chunks_held() > small;
   }
+  if (grown && grown_ != nullptr) grown_(grown_arg_);
   // New memory is accessed only now, without the mutex: the kernel may have to zero a huge page.
   for (std::uint32_t i = 0; i < count; ++i) {
     nodes[count - 1 - i] = fresh ? make_node(first_new + i) : at(indices[i]);
@@ -143,23 +148,33 @@ void slab_pool::spill(void* const* nodes, std::uint32_t count) noexcept {
     done += static_cast<std::uint32_t>(run);
     top_ += run;
   }
+  for (std::uint32_t i = 0; i < count; ++i) count_free(indices[i]);
 }
 
 std::uint32_t slab_pool::take_from_depot(std::uint32_t* indices, std::uint32_t wanted) noexcept {
-  const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, top_));
-  for (std::uint32_t done = 0; done < count;) {
+  std::uint32_t count = 0;
+  while (count < wanted && top_ != 0) {
     const std::size_t in_segment = (top_ - 1) % per_chunk_ + 1;
-    const auto run = std::min<std::size_t>(count - done, in_segment);
-    const std::uint32_t* end = depot_segment((top_ - 1) / per_chunk_) + in_segment;
-    std::copy_n(end - run, run, indices + done);
-    done += static_cast<std::uint32_t>(run);
+    const auto run = std::min<std::size_t>(wanted - count, in_segment);
+    const std::uint32_t* const end = depot_segment((top_ - 1) / per_chunk_) + in_segment;
+    for (const std::uint32_t* at = end - run; at != end; ++at) {
+      if (take_free(*at)) indices[count++] = *at;
+    }
     top_ -= run;
   }
   return count;
 }
 
-// Takes up to `wanted` nodes that were never used, all from one chunk; 0: out of memory.
+// Takes up to `wanted` nodes that were never used, or not since their chunk was given back, all
+// from one chunk; 0: out of memory.
 std::uint32_t slab_pool::carve(std::uint32_t wanted, std::uint32_t& first) noexcept {
+  if (again_carved_ != per_chunk_ || take_back()) {
+    const auto count =
+        static_cast<std::uint32_t>(std::min<std::size_t>(wanted, per_chunk_ - again_carved_));
+    first = static_cast<std::uint32_t>(again_ << place_bits | again_carved_);
+    again_carved_ += count;
+    return count;
+  }
   if (carved_ == chunk_count_ * per_chunk_ && !add_chunk()) return 0;
   const std::size_t place = carved_ % per_chunk_;
   const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, per_chunk_ - place));
@@ -186,9 +201,15 @@ bool slab_pool::add_chunk() noexcept {
   return true;
 }
 
-// The version is not written: it is zero, and find() may be reading it.
+// In a new chunk the version is zero already. The number in the note keeps what still refers to the
+// node by its last notes from matching the next ones.
 void* slab_pool::make_node(std::uint32_t index) noexcept {
   void* const node = at(index);
+  const std::uint32_t before = tables_->begins_after[index >> place_bits];
+  if (before != 0) {
+    header_of(node).version.store(before, std::memory_order_relaxed);
+    header_of(node).note.store(before * 5, std::memory_order_relaxed);
+  }
   if (construct_ != nullptr) construct_(node);
   return node;
 }
@@ -235,8 +256,10 @@ slab_stats slab_pool::stats() const noexcept {
   s.bytes_reserved = sizeof(tables) + chunk_count_ * chunk_bytes;
   s.nodes_total = chunk_count_ * per_chunk_;
   s.nodes_used_up = used_up_.load(std::memory_order_relaxed);
+  s.bytes_held = s.bytes_reserved - given_back_ * chunk_bytes;
   // Nodes being moved between a cache and the depot are counted in neither or in both.
-  s.nodes_live = carved_ - std::min(carved_, top_ + cached + s.nodes_used_up);
+  const std::size_t away = given_back_ * per_chunk_ + (per_chunk_ - again_carved_);
+  s.nodes_live = carved_ - std::min(carved_, top_ + cached + s.nodes_used_up + away);
   s.nodes_free = s.nodes_total - std::min(s.nodes_total, s.nodes_live + s.nodes_used_up);
   return s;
 }

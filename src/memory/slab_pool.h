@@ -1,22 +1,25 @@
 // slab_pool: type-stable memory for nodes of one size.
 //
 // Why. A timer's node is freed by one thread while another still has its address, in a queue entry
-// or a handle. In a pool that address stays valid: memory is not released during the pool's
-// lifetime, and a node is only reused as a node of the same kind. So a thread with an old address
-// may read the node, and its version shows whether it is still the one that was meant.
+// or a handle. In a pool that address stays valid: it is not unmapped during the pool's lifetime,
+// and a node is only reused as a node of the same kind. So a thread with an old address may read
+// the node, and its version shows whether it is still the one that was meant.
 //
 // Promises
 //   - Any thread may allocate and free, including nodes that another thread allocated. With warm
 //     caches either takes a few nanoseconds, no lock and no atomic read-modify-write.
 //   - The pool writes nothing to a node except its version, neither when it is freed nor when it is
-//     reused: a node keeps its last contents. Its contents are constructed once, before it is first
-//     allocated.
+//     reused: a node keeps its last contents, except as trim() says. Its contents are constructed
+//     once, before it is first allocated.
 //   - A version is odd while the node is in use, even while it is free, and is incremented each
 //     time. It never wraps around: after 2^31 lives a node is not used again.
 //   - A node's pool (owner) and index are computed from its address. The four bytes beside the
 //     version belong to the user (note) and persist from one life of the node to the next.
 //   - Out of memory: allocate() throws std::bad_alloc, try_allocate() returns nullptr; the pool is
 //     unchanged.
+//   - trim() gives memory in which nothing is in use back to the system. Its addresses stay valid:
+//     a free node there reads as zeros, which is a version that no node in use has. If it is used
+//     again, it is constructed anew, and its version continues after all that the chunk has had.
 //   - A pool of few nodes is small: pages are accessed as nodes are first used. From the second 2
 //     MiB on it requests huge pages, so that a million nodes cost no TLB misses.
 //
@@ -39,6 +42,9 @@
 //     other threads reads `count`.
 //   - mutex_ guards the depot (top_ and the segments), carving (carved_) and adding chunks. The
 //     table of chunks is written under it and read without it.
+//   - A chunk whose nodes are all in the depot can be given back (slab_trim.cc). While it is
+//     `leaving` no node of it is taken from the depot, and one that is found there is dropped; then
+//     no thread but the trimming one writes to it. Others may read.
 //   - Only the node's owner writes its version: the user that frees it, or the thread that takes it
 //     out of its cache. Any thread may read it. Ownership is passed on by the user (whose last use
 //     must happen before the free, as with any allocator), by the cache (one thread), by the mutex
@@ -87,6 +93,7 @@ struct slab_stats {
   std::size_t nodes_live = 0;      // in use
   std::size_t nodes_free = 0;      // available without more memory
   std::size_t nodes_used_up = 0;   // out of versions
+  std::size_t bytes_held = 0;      // of the address space, what was not given back
 };
 
 class slab_pool {
@@ -122,7 +129,8 @@ class slab_pool {
   static slab_pool& owner(const void* node) noexcept;
   static std::uint32_t version(const void* node) noexcept;
   static std::uint32_t index(const void* node) noexcept;
-  /// Zero when the node is first allocated; the pool never accesses it.
+  /// Zero when the node is first allocated, and any number when its memory was given back since;
+  /// otherwise the pool never accesses it.
   static std::atomic<std::uint32_t>& note(const void* node) noexcept {
     return header_of(node).note;
   }
@@ -135,6 +143,21 @@ class slab_pool {
   void* find(slab_id id) const noexcept;
 
   slab_stats stats() const noexcept;
+
+  /// Gives chunks back that have been free altogether since the last call, except for an eighth of
+  /// what is in use. Returns how many. From one thread at a time; others may use the pool: they
+  /// wait for a few microseconds at most, or for the system to take one chunk. A node that a thread
+  /// has in its cache keeps its chunk.
+  std::size_t trim() noexcept;
+  /// Whether a call of trim() may find something, now or when nodes are freed: not if the pool is
+  /// small.
+  bool can_trim() const noexcept;
+  /// Calls f(arg) whenever can_trim() becomes true because the pool has grown. f must not use the
+  /// pool. Called before other threads use the pool.
+  void on_growth(void (*f)(void*) noexcept, void* arg) noexcept {
+    grown_ = f;
+    grown_arg_ = arg;
+  }
 
   /// Calls f(void*) for every node that is in use. Nodes may be freed concurrently, so f may be
   /// passed a free one; none may be allocated.
@@ -217,12 +240,20 @@ class slab_pool {
 
   static constexpr unsigned place_bits = 16;  // an index: high bits chunk, low bits place
   static constexpr std::size_t max_chunks = std::size_t{1} << (32 - place_bits);
+  // A pool of so many chunks, 8 MiB, is small: it is not worth a wake-up.
+  static constexpr std::size_t small = 4;
   static constexpr std::uint32_t last_version = UINT32_MAX - 1;  // even: free, forever
+
+  enum class presence : std::uint8_t { here, leaving, given_back };
 
   // Mapped pages, whose zeros are the initial state of all members; unused pages take no memory.
   struct tables {
     cache caches[thread_slot_count];
     std::atomic<std::byte*> chunks[max_chunks];  // stored with release, acquired by find()
+    // Guarded by mutex_.
+    std::uint32_t free_in[max_chunks];       // how many nodes of a chunk are in the depot
+    std::uint32_t begins_after[max_chunks];  // the last version that its nodes have had
+    presence where[max_chunks];
   };
 
   /// The chunk of any address in it.
@@ -258,10 +289,22 @@ class slab_pool {
   bool add_chunk() noexcept;
   void* make_node(std::uint32_t index) noexcept;
 
+  // slab_trim.cc
+  std::size_t chunks_held() const noexcept { return chunk_count_ - given_back_; }
+  std::uint32_t& depot(std::size_t at) const noexcept;
+  void count_free(std::uint32_t index) noexcept;
+  bool take_free(std::uint32_t index) noexcept;
+  bool take_back() noexcept;
+  std::size_t choose_leaving() noexcept;
+  void clear_depot_of_leaving() noexcept;
+  void give_back(std::size_t chunk_number) noexcept;
+
   // Constant after construction.
   tables* tables_;
   page_source& pages_;
   construct_fn construct_;
+  void (*grown_)(void*) noexcept = nullptr;
+  void* grown_arg_ = nullptr;
   std::uint32_t stride_;
   std::uint32_t first_node_;  // offset in a chunk of the first node's contents
   std::uint32_t per_chunk_;
@@ -272,8 +315,14 @@ class slab_pool {
   // A separate line: written whenever a cache is filled or spills.
   alignas(64) mutable std::mutex mutex_;
   std::size_t chunk_count_ = 0;
-  std::size_t carved_ = 0;  // nodes ever constructed, in index order
-  std::size_t top_ = 0;     // number of indices in the depot
+  std::size_t carved_ = 0;       // nodes ever constructed, in index order
+  std::size_t top_ = 0;          // number of indices in the depot
+  std::size_t whole_ = 0;        // chunks that are free altogether, and here
+  std::size_t least_whole_ = 0;  // the least that it was since the last trim()
+  std::size_t given_back_ = 0;   // chunks
+  // The chunk that was given back and is carved again, and how much of it has been.
+  std::size_t again_ = 0;
+  std::size_t again_carved_ = 0;
 };
 
 inline void* slab_pool::allocate_from_cache(std::uint32_t slot) noexcept {

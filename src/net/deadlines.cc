@@ -12,6 +12,8 @@ namespace {
 
 /// The delay that every engine supports. Deadlines beyond a wheel's span are reached in steps.
 constexpr std::int64_t step = 1'000'000'000;
+/// An ordinary timer that fires this long before a precise deadline is in time, however late it is.
+constexpr std::int64_t ahead_of_precise = 10'000'000;
 
 }  // namespace
 
@@ -20,8 +22,8 @@ struct io_descriptor::deadline_of {
   io_descriptor* it;
 };
 
-std::error_code io_descriptor::set_deadline(bool for_read, bool for_write,
-                                            std::int64_t when) noexcept {
+std::error_code io_descriptor::set_deadline(bool for_read, bool for_write, std::int64_t when,
+                                            bool precise) noexcept {
   if (home_.poller->forked()) return net_errc::runtime_ended;
   const bool chosen[2] = {for_read, for_write};
   io_waiting* late[2] = {nullptr, nullptr};
@@ -36,7 +38,8 @@ std::error_code io_descriptor::set_deadline(bool for_read, bool for_write,
       if (!chosen[static_cast<unsigned>(d)]) continue;
       direction& it = of(d);
       it.deadline = when == never ? 0 : when;
-      if (when != never && !covered_locked(when)) {
+      it.precise = precise;
+      if (when != never && !covered_locked(it, when)) {
         if (ended_) return net_errc::runtime_ended;
         if (now == 0) now = home_.scheduler->now();
         if (when <= now) {
@@ -57,10 +60,12 @@ std::error_code io_descriptor::set_deadline(bool for_read, bool for_write,
   return error;
 }
 
-/// Returns whether an armed timer covers a deadline at `when`.
-bool io_descriptor::covered_locked(std::int64_t when) const noexcept {
-  return (directions_[0].armed != 0 && directions_[0].armed <= when) ||
-         (directions_[1].armed != 0 && directions_[1].armed <= when);
+/// Returns whether an armed timer covers a deadline of d at `when`: it fires by then, and finds
+/// what is left. For a precise one it must be early enough to be armed anew, precisely.
+bool io_descriptor::covered_locked(const direction& d, std::int64_t when) const noexcept {
+  const std::int64_t by = d.precise ? when - ahead_of_precise : when;
+  return (directions_[0].armed != 0 && directions_[0].armed <= by) ||
+         (directions_[1].armed != 0 && directions_[1].armed <= by);
 }
 
 /// The direction's deadline has passed. Returns the waiters to be woken.
@@ -101,6 +106,7 @@ std::error_code io_descriptor::arm_for_locked(direction& d, std::int64_t when,
     d.timer->does.store(&behaviour, std::memory_order_relaxed);
   }
   clockwork& timers = clockwork::of(*d.timer);
+  set_precise(*d.timer, d.precise);
   state_.fetch_add(one_reference, std::memory_order_relaxed);
   bool was_armed = false;
   try {
@@ -150,7 +156,7 @@ void io_descriptor::deadline_fired(std::int64_t now) noexcept {
       if (it.deadline == 0) continue;
       // No timer available: rather early than never.
       if (it.deadline <= now ||
-          (!covered_locked(it.deadline) && arm_locked(it, it.deadline, unlocked))) {
+          (!covered_locked(it, it.deadline) && arm_locked(it, it.deadline, unlocked))) {
         late[static_cast<unsigned>(d)] = expire_locked(d);
       }
     }

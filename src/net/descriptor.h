@@ -164,7 +164,8 @@ class io_descriptor : private poller::source {
   std::error_code close() noexcept;
   void drop() noexcept { leave(one_reference); }
   /// Sets a deadline in nanoseconds; `never` means none.
-  std::error_code set_deadline(bool for_read, bool for_write, std::int64_t when) noexcept;
+  std::error_code set_deadline(bool for_read, bool for_write, std::int64_t when,
+                               bool precise = false) noexcept;
   /// Calls f(number) as a user.
   template <class F>
   std::error_code use(F&& f) noexcept;
@@ -190,6 +191,7 @@ class io_descriptor : private poller::source {
     std::int64_t armed{0};
     timer_node* timer{nullptr};
     bool started{false};
+    bool precise{false};  ///< the deadline is
   };
 
   io_descriptor(int fd, traits t, const net_home& home) noexcept;
@@ -209,7 +211,7 @@ class io_descriptor : private poller::source {
   static void fire(timer_node& t, std::int64_t now) noexcept;
   void deadline_fired(std::int64_t now) noexcept;
   io_waiting* expire_locked(io_direction d) noexcept;
-  bool covered_locked(std::int64_t when) const noexcept;
+  bool covered_locked(const direction& d, std::int64_t when) const noexcept;
   std::error_code arm_locked(direction& d, std::int64_t when,
                              const clear_up_after& unlocked) noexcept;
   std::error_code arm_for_locked(direction& d, std::int64_t when, const clear_up_after& unlocked);

@@ -173,9 +173,11 @@ std::error_code descriptor::close() noexcept {
 
 int descriptor::native_handle() const noexcept { return get() == nullptr ? -1 : get()->fd(); }
 
-std::error_code descriptor::set_deadline(bool read, bool write, std::int64_t when) noexcept {
-  return get() == nullptr ? make_error_code(net_errc::closed)
-                          : get()->set_deadline(read, write, detail::as_time(when));
+std::error_code descriptor::set_deadline(bool read, bool write, std::int64_t when,
+                                         std::int64_t slack) noexcept {
+  if (get() == nullptr) return net_errc::closed;
+  const std::int64_t due = detail::with_slack(detail::as_time(when), slack);
+  return get()->set_deadline(read, write, due, slack == detail::precise_slack);
 }
 
 result<fd> fd::adopt(int number) {

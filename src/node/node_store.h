@@ -91,6 +91,10 @@ class [[gnu::visibility("hidden")]] node_store {
 
   scheduler& home() noexcept { return scheduler_; }
   slab_stats memory() const noexcept { return nodes_.stats(); }
+  /// Gives memory back that has not been in use since the last call. From one thread at a time.
+  void trim() noexcept { nodes_.trim(); }
+  bool can_trim() const noexcept { return nodes_.can_trim(); }
+  void on_growth(void (*f)(void*) noexcept, void* arg) noexcept { nodes_.on_growth(f, arg); }
 
   bool closing() const noexcept { return has(is_closing); }
   bool ended() const noexcept { return has(has_ended); }

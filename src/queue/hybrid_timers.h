@@ -23,6 +23,12 @@
 // that it is early enough for most deadlines to come; if the timer is still armed by then, the
 // entry is moved once more. (Among few timers it is not: a sleeping processor would wake for it.)
 //
+// A precise timer's entry has a key ahead of its time as well, by `early`: how much earlier a
+// thread has to aim to be awake when the timer is due. When the entry comes up the first time, it
+// is moved to the exact time, and `awake_until` tells the thread not to sleep any more. That a
+// timer is precise may be changed at any time by the threads that reset it: it decides where an
+// entry is put, and every place up to the due time is right.
+//
 // == Ground rules ==
 //
 //  word      changed by compare-and-swap only, from any thread. The exception is start(): its timer
@@ -43,6 +49,9 @@
 //  next      the wheel's first key, for threads that are about to sleep; written under `lock`.
 //            Never later than any timer whose start or reset has returned, unless a thread that
 //            holds a lock or entering for it was preempted there.
+//  early,    figures: any thread may read them, and all values are right. `early` is written by the
+//  awake_    thread that sleeps, `awake_until` under `lock`. A key that depends on `early` is
+//  until     computed once, for the entry and for the tag.
 //  entries   have no reference. A node's memory stays a node's, and its token goes on from life to
 //            life: an entry whose token is not the node's, or whose timer's word is zero, is out of
 //            date for good, because every new entry has a token of its own. (Tokens repeat after
@@ -91,6 +100,8 @@
 //                          are, and no other thread can tell.
 //  sleeping                a thread that makes an entry that comes first publishes `next`, then
 //                          looks for sleepers; one that goes to sleep says so, then reads `next`.
+//                          So does a thread that moves an entry and takes over an earlier time
+//                          from a reset meanwhile, which has left that to it: comes_earlier().
 //
 // == The policy ==
 //   template <class T> atomic, lock            as std::atomic; with lock(), unlock(), not throwing
@@ -106,6 +117,7 @@
 //   static void wake_net_poller(hybrid_timers&, std::int64_t when)   with no lock
 //   mutation                                   optional: see hybrid_mutant
 //   many_entries                               optional: from which number entries are made early
+//   static bool precise(node&)                 optional: whether it is a precise timer
 #pragma once
 
 #include <algorithm>
@@ -115,6 +127,7 @@
 #include <limits>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include <clock/arithmetic.h>
 #include <queue/hybrid_word.h>
@@ -135,6 +148,9 @@ enum class hybrid_mutant {
   keeps_period,            ///< a reset alone does not look at the period
   drops_in_silence,        ///< the entry of a stopped timer is dropped and the word not changed
   reuses_any_entry,        ///< a stopped timer goes on with its entry, however late that is
+  no_wake_after_move,      ///< an earlier time that was taken over wakes no sleeper
+  fires_at_its_key,        ///< a precise timer fires when its entry comes up
+  tags_ahead_of_key,       ///< the tag of a precise timer that has come up is for the earlier key
 };
 
 template <class Policy>
@@ -179,7 +195,8 @@ class hybrid_timers {
     make_entry(t, [&]() noexcept -> place {
       const std::uint32_t token = next_token(t);
       const bool was_late = Policy::word(t).load(std::memory_order_relaxed) != 0;
-      const std::int64_t key = was_late && period <= 0 ? key_ahead_of(when) : when;
+      std::int64_t key = key_for(t, when, 0);
+      if (was_late && period <= 0) key = key_ahead_of(key);
       Policy::tag(t).store(hybrid_tag::of(token, key), std::memory_order_relaxed);
       if (period > 0) Policy::period(t) = period;
       // release: for threads that read the word without the lock.
@@ -377,6 +394,12 @@ class hybrid_timers {
     return n;
   }
 
+  /// Whether an entry was moved to an earlier time than was meant, since the last call, because
+  /// that was taken over. Then the caller looks for sleepers, once it has released the lock.
+  bool comes_earlier() noexcept {
+    return std::exchange(comes_earlier_, false) && !mutated(hybrid_mutant::no_wake_after_move);
+  }
+
   [[nodiscard]] const wheel_type& wheel() const noexcept { return wheel_; }
 
   typename Policy::lock lock;
@@ -385,6 +408,9 @@ class hybrid_timers {
   typename Policy::template atomic<std::size_t> entries{0};
   /// How many have fired and were not armed again. Written under the lock; publishes nothing.
   typename Policy::template atomic<std::uint64_t> fired{0};
+  /// For precise timers: see above. In nanoseconds, and a time.
+  typename Policy::template atomic<std::uint64_t> early{0};
+  typename Policy::template atomic<std::uint64_t> awake_until{0};
 
   // ---- what the wheel asks ----
 
@@ -416,11 +442,11 @@ class hybrid_timers {
         if (forget_entry(t, w)) return 0;
         continue;
       }
-      if (hybrid_tag::is_for(tag, hybrid_word::time(w)) ||
-          mutated(hybrid_mutant::moves_without_entering)) {
-        return hybrid_word::time(w);
+      const std::int64_t key = key_for(t, hybrid_word::time(w), 0);
+      if (hybrid_tag::is_for(tag, key) || mutated(hybrid_mutant::moves_without_entering)) {
+        return key;
       }
-      if (swap(word, w, w | hybrid_word::entering)) return leave(t, token, 0);
+      if (swap(word, w, w | hybrid_word::entering)) return move(t, token, key, 0);
     }
   }
 
@@ -506,21 +532,53 @@ class hybrid_timers {
       return 4096;
     }
   }
+  static bool is_precise(node& t) noexcept {
+    if constexpr (requires { Policy::precise(t); }) {
+      return Policy::precise(t);
+    } else {
+      return false;
+    }
+  }
+  /// The key for a timer that is due at `when`: that, or if it is precise a time before it, unless
+  /// that has passed by `now`.
+  std::int64_t key_for(node& t, std::int64_t when, std::int64_t now) const noexcept {
+    if (!is_precise(t)) return when;
+    const auto ahead = static_cast<std::int64_t>(early.load(std::memory_order_relaxed));
+    return when - ahead > now ? when - ahead : when;
+  }
+  /// The tag for an entry with that key.
+  std::uint32_t tag_for(node& t, std::uint32_t token, std::int64_t key) const noexcept {
+    if (mutated(hybrid_mutant::tags_ahead_of_key)) key = key_for(t, key, 0);
+    return hybrid_tag::of(token, key);
+  }
+  /// An entry has come up before its timer was due, and got that key.
+  void stay_awake_until(node& t, std::int64_t key, std::int64_t now) noexcept {
+    if (key <= now || !is_precise(t)) return;
+    const auto until = static_cast<std::uint64_t>(key);
+    // The last stretch, unless the timer was put off.
+    if (until - static_cast<std::uint64_t>(now) > early.load(std::memory_order_relaxed)) return;
+    if (until > awake_until.load(std::memory_order_relaxed)) {
+      awake_until.store(until, std::memory_order_relaxed);
+    }
+  }
+
   std::int64_t key_ahead_of(std::int64_t when) const noexcept {
     return wheel_.size() < many() ? when : wheel_.quarter_way_to(when);
   }
 
   /// Lets go of a timer that the caller is entering, in the state that others have given it by now.
-  /// Returns the key that its entry must have; 0 if it is disarmed.
+  /// Returns the key that its entry must have; 0 if it is disarmed. `now` is 0 unless the entry has
+  /// come up.
   std::int64_t leave(node& t, std::uint32_t token, [[maybe_unused]] std::int64_t came_for,
-                     bool ahead = false) noexcept {
+                     bool ahead = false, std::int64_t now = 0) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     for (;;) {
       const std::int64_t when = hybrid_word::due(w);
-      const std::int64_t key = when != 0 && ahead ? key_ahead_of(when) : when;
+      std::int64_t key = when != 0 ? key_for(t, when, now) : 0;
+      if (when != 0 && ahead) key = key_ahead_of(key);
       if (when != 0) {
-        Policy::tag(t).store(hybrid_tag::of(token, key), std::memory_order_relaxed);
+        Policy::tag(t).store(tag_for(t, token, key), std::memory_order_relaxed);
       }
       if (swap(word, w, w & ~hybrid_word::entering)) {
         if (when == 0) {
@@ -531,6 +589,13 @@ class hybrid_timers {
         return key;
       }
     }
+  }
+
+  /// Lets go of a timer whose entry is moved, and was to be moved to `meant`. Returns the key.
+  std::int64_t move(node& t, std::uint32_t token, std::int64_t meant, std::int64_t now) noexcept {
+    const std::int64_t key = leave(t, token, 0, false, now);
+    if (key != 0 && key < meant) comes_earlier_ = true;
+    return key;
   }
 
   /// Where an entry belongs; key 0: there is to be none.
@@ -581,7 +646,8 @@ class hybrid_timers {
         if (forget_entry(t, w)) return 0;
         continue;
       }
-      if (due <= head.when && (w & hybrid_word::periodic) == 0) {
+      const bool fires_early = mutated(hybrid_mutant::fires_at_its_key) && is_precise(t);
+      if ((due <= head.when || fires_early) && (w & hybrid_word::periodic) == 0) {
         if (mutated(hybrid_mutant::fires_what_it_saw)) {
           word.store(0, std::memory_order_release);
           return due;
@@ -592,21 +658,24 @@ class hybrid_timers {
       }
       if (!swap(word, w, w | hybrid_word::entering)) continue;
       const std::int64_t again = due <= head.when ? advance(t, w, head.token, now) : 0;
-      const std::int64_t key = again != 0 ? again : leave(t, head.token, 0);
+      const std::int64_t key = again != 0 ? again : move(t, head.token, key_for(t, due, now), now);
       if (key != 0) wheel_.insert(key, head.id, head.token);
+      stay_awake_until(t, key, now);
       return again != 0 ? due : 0;
     }
   }
 
   /// Gives a periodic timer that the caller is entering its next time, and lets go of it. Returns
-  /// that time; 0 if another thread has changed the word since it was `w`: then it does not let go.
+  /// the key for that; 0 if another thread has changed the word since it was `w`: then it does not
+  /// let go.
   std::int64_t advance(node& t, std::uint64_t w, std::uint32_t token, std::int64_t now) noexcept {
     const std::int64_t period = Policy::period(t);
     const std::int64_t again = hybrid_word::clamp(next_period(hybrid_word::due(w), period, now));
-    Policy::tag(t).store(hybrid_tag::of(token, again), std::memory_order_relaxed);
+    const std::int64_t key = key_for(t, again, now);
+    Policy::tag(t).store(tag_for(t, token, key), std::memory_order_relaxed);
     Policy::acquire(t);  // for the firing
     std::uint64_t expected = w | hybrid_word::entering;
-    if (swap(Policy::word(t), expected, hybrid_word::of(again, period))) return again;
+    if (swap(Policy::word(t), expected, hybrid_word::of(again, period))) return key;
     Policy::release_locked(*this, t);
     return 0;
   }
@@ -634,6 +703,7 @@ class hybrid_timers {
 
   [[no_unique_address]] typename Policy::directory nodes_;
   wheel_type wheel_;
+  bool comes_earlier_{false};  ///< guarded by the lock
 };
 
 }  // namespace verge::detail

@@ -14,17 +14,20 @@
 namespace verge::detail {
 
 live_scheduler::live_scheduler(unsigned processors, exception_handler handler,
-                               poller::wait_method method)
+                               poller::wait_method method, int realtime_priority)
     : handler_(std::move(handler)),
       shared_poller_(std::make_shared<poller>(method)),
       poller_(*shared_poller_),
-      all_(processors) {}
+      all_(processors),
+      realtime_(realtime_priority) {}
 
 void live_scheduler::start(clockwork& timers) {
   timers_ = &timers;
   engine_ = &timers.its_engine();
   scheduler_begins(*this);
   set_processors(processors());
+  learn_from_sleep(0);
+  timers.on_growth([](void* m) noexcept { static_cast<monitor*>(m)->wake(); }, &monitor_);
   monitor_.start(*this);
 }
 

@@ -17,7 +17,9 @@
 #include <sched/poll_turn.h>
 #include <sched/processor_set.h>
 #include <sched/progress_watch.h>
+#include <sched/realtime.h>
 #include <sched/spare_processors.h>
+#include <sched/wake_up_lag.h>
 #include <verge/detail/scheduling.h>
 
 /// The scheduler in real time: processors, workers, the poller and the monitor.
@@ -59,7 +61,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
  public:
   static constexpr unsigned max_processors = processor_set::max_processors;
 
-  live_scheduler(unsigned processors, exception_handler handler, poller::wait_method method);
+  live_scheduler(unsigned processors, exception_handler handler, poller::wait_method method,
+                 int realtime_priority = 0);
   ~live_scheduler();
 
   /// The timers must exist before anything is made ready. Starts the monitor.
@@ -125,6 +128,9 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   std::uint64_t monitor_wakeups() const noexcept { return monitor_.wakeups(); }
   std::uint64_t spare_used() const noexcept { return spares_.used(); }
   std::uint64_t poll_rescues() const noexcept { return poll_rescues_.read(); }
+  /// How early the sleeper aims for a precise timer, in nanoseconds.
+  std::int64_t precise_lead() const noexcept { return lead_.load(std::memory_order_relaxed); }
+  const realtime& priority() const noexcept { return realtime_; }
 
   /// Until when the worker that polls may sleep; 0 while none does. For tests.
   std::int64_t polls_until() const noexcept { return poll_.until(); }
@@ -155,6 +161,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   runnable* block_in_poller(worker& w) noexcept;
   timer_check check_timers(processor& holder, unsigned p) noexcept;
   bool anything_queued() const noexcept;
+  bool stays_awake(unsigned p, std::int64_t next) noexcept;
+  void learn_from_sleep(std::int64_t late) noexcept;
   struct first_timer {
     std::int64_t when;  ///< 0 if there is none
     unsigned of;        ///< the processor it belongs to
@@ -189,6 +197,9 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   void wait_for_ever_if_halted(worker& w) noexcept;
 
   // sysmon.cc
+  void monitor_begins() noexcept override;
+  void trim_memory() noexcept override;
+  bool can_trim_memory() const noexcept override;
   bool stopping() const noexcept override { return stopping_.load(std::memory_order_acquire); }
   bool sysmon_look(std::int64_t now) noexcept override;
   bool all_idle() const noexcept override { return idle_.count() >= processors(); }
@@ -234,6 +245,9 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   global_queue global_;
   idle_set idle_;
   poll_turn poll_;
+  wake_up_lag lag_;                    ///< of the worker that has the turn to poll
+  std::atomic<std::int64_t> lead_{0};  ///< what the engine knows of it; written by that worker
+  realtime realtime_;
   spare_processors spares_;
   job_lists jobs_;
   monitor monitor_;

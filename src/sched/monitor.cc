@@ -21,10 +21,21 @@ void monitor::start(watched& what) {
   thread_ = start_runtime_thread([this, &what] { run(what); });
 }
 
+/// Until the note is left. Threads that are not workers may free timers meanwhile, and wake no one.
+void monitor::deep_sleep(watched& what) noexcept {
+  do {
+    if (note_.wait_until(true_now() + trim_interval)) return;
+    what.trim_memory();
+  } while (what.can_trim_memory());
+  note_.wait();
+}
+
 void monitor::run(watched& what) noexcept {
+  what.monitor_begins();
   std::int64_t sleep = shortest_sleep;
   int quiet = 0;
   std::int64_t idle_since = 0;
+  std::int64_t trimmed = true_now();
   while (!what.stopping()) {
     note_.wait_until(true_now() + sleep);
     wakeups_.add();
@@ -35,12 +46,16 @@ void monitor::run(watched& what) noexcept {
     } else if (++quiet > patience) {
       sleep = std::min(2 * sleep, longest_sleep);
     }
+    if (now - trimmed > trim_interval) {
+      what.trim_memory();
+      trimmed = now;
+    }
     if (!what.all_idle()) {
       idle_since = 0;
     } else if (idle_since == 0) {
       idle_since = now;
     } else if (now - idle_since > idle_before_deep_sleep) {
-      if (what.allows_deep_sleep()) note_.wait();
+      if (what.allows_deep_sleep()) deep_sleep(what);
       what.sysmon_woke(true_now());
       // Most of what wakes it is over at once, so it backs off without the usual patience.
       idle_since = 0;

@@ -9,7 +9,8 @@
 
 /// The monitor's thread, and when it looks: every 20 us while there is something to mend, less and
 /// less often down to every 10 ms while there is not, and not at all once everything has been idle
-/// for a while. Then it costs nothing, and the first processor that is taken wakes it.
+/// for a while. Then it costs nothing, and the first processor that is taken wakes it. Before, it
+/// gives back the memory that is not needed any more.
 ///
 /// What it looks at and mends is the scheduler's matter: sysmon.cc.
 ///
@@ -27,6 +28,8 @@ class monitor {
   /// What the monitor watches. Its functions are called on the monitor's thread.
   class watched {
    public:
+    /// The thread has begun.
+    virtual void monitor_begins() noexcept {}
     virtual bool stopping() const noexcept = 0;
     /// Looks once. True if there was something to mend.
     virtual bool sysmon_look(std::int64_t now) noexcept = 0;
@@ -34,6 +37,9 @@ class monitor {
     /// All have been idle for long: calls fall_asleep_locked(), under the lock, if they still are
     /// and no timer needs the monitor. False if not.
     virtual bool allows_deep_sleep() noexcept = 0;
+    /// Gives memory back that has not been in use since the last call; whether there may be any.
+    virtual void trim_memory() noexcept {}
+    virtual bool can_trim_memory() const noexcept { return false; }
     /// After a deep sleep, or in place of one.
     virtual void sysmon_woke(std::int64_t now) noexcept = 0;
 
@@ -41,6 +47,8 @@ class monitor {
     ~watched() = default;
   };
 
+  /// How often it gives memory back, in a deep sleep as well.
+  static constexpr std::int64_t trim_interval = 3'000'000'000;
   /// The longest pause between two looks.
   static constexpr std::int64_t longest_sleep = 10'000'000;
 
@@ -64,6 +72,7 @@ class monitor {
 
  private:
   void run(watched& what) noexcept;
+  void deep_sleep(watched& what) noexcept;
 
   std::thread thread_;
   note note_;

@@ -9,6 +9,7 @@
 
 #include <base/futex.h>
 #include <base/xorshift.h>
+#include <sched/realtime.h>
 #include <sched/run_queue.h>
 #include <verge/detail/lateness.h>
 
@@ -65,6 +66,9 @@ struct alignas(128) processor {
   bool yielded{false};
   /// How many in a row came from the slot that runs next. The holder's.
   unsigned next_streak{0};
+  /// When its holder last saw that it waits awake for a precise timer; 0 if it does not. The
+  /// holder's.
+  std::int64_t awake_since{0};
   /// For choosing which processor to steal from. The holder's.
   xorshift random;
 
@@ -73,6 +77,7 @@ struct alignas(128) processor {
   counter timers_fired;
   counter timers_stolen;
   counter wakeups;
+  counter waited_awake;  ///< for precise timers, in nanoseconds
   lateness_histogram::recorder lateness;
 
   /// The holder's.
@@ -97,11 +102,12 @@ struct worker {
   processor* before_blocking{nullptr};
   /// The last task that ran while no thread polled was slow.
   bool ran_long{false};
+  realtime::state priority;
   /// The job whose code may be on its stack: from the beginning of a piece of it until that has
   /// returned.
   std::atomic<const job*> inside{nullptr};
   note parked;
-  pid_t thread_id{0};
+  std::atomic<pid_t> thread_id{0};  ///< written by its thread
   worker* next_idle{nullptr};
   /// For a thread that waits until nothing runs any more: the worker has returned from all that it
   /// ran, or waits itself, maybe forever.

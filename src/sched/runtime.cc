@@ -147,9 +147,10 @@ runtime_core::runtime_core(runtime_options& options)
       taken_from(wanted_processors(options.processors, limits).from),
       scheduler(wanted_processors(options.processors, limits).number,
                 options.on_exception ? std::move(options.on_exception) : print_and_terminate,
-                poller::wait_method::automatic),
+                poller::wait_method::automatic, options.realtime),
       timers(new clockwork(make_engine(options.engine, scheduler, options.wheel), scheduler,
                            scheduler)) {
+  if (options.coalesce) timers->coalesce();
   try {
     registry::get();  // made by the first runtime, which takes memory
     scheduler.start(*timers);

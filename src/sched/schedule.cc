@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include <base/fence.h>
@@ -28,6 +29,8 @@ constexpr std::uint32_t busy_turn = 16;
 constexpr unsigned most_fired_at_once = 128;
 /// A worker spins until a timer that is due sooner than this: to sleep and wake again takes longer.
 constexpr std::int64_t worth_a_sleep = 5'000;
+/// The last part of that, in which there is no time for another look at the queues.
+constexpr std::int64_t worth_a_look = 1'500;
 /// Before a sleep of this length it pays to look whether it could be longer.
 constexpr std::int64_t long_sleep = 100'000'000;
 /// How often, in nanoseconds, a processor whose queue is never empty looks at the poller: that
@@ -40,7 +43,7 @@ constexpr std::int64_t long_run = 50'000;
 
 void live_scheduler::work(worker& w) noexcept {
   this_thread = {.current = this, .as_worker = &w, .running = nullptr};
-  w.thread_id = ::gettid();
+  w.thread_id.store(::gettid(), std::memory_order_relaxed);
   while (w.held != nullptr || acquire_or_park(w)) {
     runnable* r = schedule(w);
     if (r == nullptr) {
@@ -48,8 +51,11 @@ void live_scheduler::work(worker& w) noexcept {
       continue;
     }
     if (w.spinning) stop_spinning(w);
+    if (realtime_.wanted()) [[unlikely]]
+      realtime_.begin(w.priority, cheap_now());
     w.held->tasks_run.add();
-    if (is_spare(*w.held)) w.held->thread.store(w.thread_id, std::memory_order_relaxed);
+    if (is_spare(*w.held))
+      w.held->thread.store(w.thread_id.load(std::memory_order_relaxed), std::memory_order_relaxed);
     run(w, *r);
   }
   this_thread = {};
@@ -103,10 +109,11 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
     }
     const timer_check timers = check_timers(p, p.id);
     if (runnable* r = is_spare(p) ? look_as_spare(p) : look_everywhere(w)) return r;
-    if (timers.next != 0 && timers.next - cheap_now() < worth_a_sleep) {
+    if (stays_awake(p.id, timers.next)) {
       pause();
       continue;
     }
+    p.awake_since = 0;
     // While the processor is still held, as user destructors may run. Then looks again.
     if (!std::exchange(tidied, true) && forget_stopped_timers()) continue;
 
@@ -127,6 +134,35 @@ runnable* live_scheduler::find_runnable(worker& w) noexcept {
       w.held->count_look();
     }
   }
+}
+
+/// Whether a timer of processor p, which is due next, is so close that its holder does not sleep. A
+/// precise one has come up earlier than it is due: nothing is left but to wait for it, and to do
+/// meanwhile what else there is.
+bool live_scheduler::stays_awake(unsigned p, std::int64_t next) noexcept {
+  if (next == 0 || p >= max_processors) return false;
+  const std::int64_t now = cheap_now();
+  const std::int64_t left = next - now;
+  if (left < worth_a_look) {
+    while (true_now() < next) pause();
+    return true;
+  }
+  if (left < worth_a_sleep) return true;
+  if (left > wake_up_lag::most || engine_->awake_until(p) < next) return false;
+  processor& mine = all_[p];
+  if (mine.awake_since != 0)
+    mine.waited_awake.add(static_cast<std::uint64_t>(now - mine.awake_since));
+  mine.awake_since = now;
+  return true;
+}
+
+/// A worker that slept until a timer woke so much later.
+void live_scheduler::learn_from_sleep(std::int64_t late) noexcept {
+  if (late > 0) lag_.record(late);
+  const std::int64_t lead = lead_.load(std::memory_order_relaxed);
+  if (std::abs(lag_.estimate() - lead) <= lead / 16) return;
+  lead_.store(lag_.estimate(), std::memory_order_relaxed);
+  engine_->come_up_early(lag_.estimate());
 }
 
 /// The other half of the agreement on lost wake-ups: idle and not spinning first, then look. If
@@ -259,12 +295,20 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   std::int64_t timeout = -1;
   if (next.when != 0) {
     timeout = next.when - true_now();
-    if (timeout < worth_a_sleep) timeout = 0;
+    const bool precise = timeout <= wake_up_lag::most && engine_->awake_until(next.of) >= next.when;
+    if (timeout < worth_a_sleep || precise) timeout = 0;
     poll_.sleeps_until(next.when);
   }
   ready_list found;
-  if (!stopping_.load(std::memory_order_acquire) && timeout != 0) found = poller_.poll(timeout);
-  poll_.end(cheap_now());
+  if (!stopping_.load(std::memory_order_acquire) && timeout != 0) {
+    realtime_.raise(w.priority);
+    w.priority.since.store(0, std::memory_order_relaxed);
+    found = poller_.poll(timeout);
+  }
+  const std::int64_t woke = cheap_now();
+  // If it was not woken by something else.
+  if (timeout > 0 && woke >= next.when && found.empty()) learn_from_sleep(woke - next.when);
+  poll_.end(woke);
 
   w.held = take_idle_or_spare(next.of);
   if (w.held == nullptr) {

@@ -45,6 +45,12 @@ runtime_stats runtime::stats() const {
     // A retired processor counts in the sum only.
     if (p < s.processors()) all.processors.push_back(one);
   }
+  std::uint64_t awake = 0;
+  for (unsigned p = 0; p < made; ++p) awake += processors[p].waited_awake.read();
+  all.precise_waits = std::chrono::nanoseconds(awake);
+  all.precise_lead = std::chrono::nanoseconds(s.precise_lead());
+  all.realtime = s.priority().granted();
+  all.realtime_error = s.priority().error();
   const unsigned spares = processors.spares_made();
   for (unsigned i = 0; i < spares; ++i) add(all.total, as_stats(processors.spare(i), {}));
   all.total.timers_fired += s.foreign().timers_fired();
@@ -56,7 +62,7 @@ runtime_stats runtime::stats() const {
   all.spare_used = s.spare_used();
   all.poll_rescues = s.poll_rescues();
   all.threads = s.workers_started();
-  all.timer_bytes = e.bytes() + core_->timers->memory().bytes_reserved;
+  all.timer_bytes = e.bytes() + core_->timers->memory().bytes_held;
   return all;
 }
 

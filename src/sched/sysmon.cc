@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include <engine/clockwork.h>
 #include <sched/live_scheduler.h>
 
 namespace verge::detail {
@@ -27,6 +28,20 @@ bool live_scheduler::allows_deep_sleep() noexcept {
   if (next != 0 && !poll_.ends_by(next)) return false;
   monitor_.fall_asleep_locked();
   return true;
+}
+
+void live_scheduler::monitor_begins() noexcept {
+  realtime::state own;
+  realtime_.raise(own);
+}
+
+void live_scheduler::trim_memory() noexcept {
+  timers_->trim();
+  engine_->trim();
+}
+
+bool live_scheduler::can_trim_memory() const noexcept {
+  return timers_->can_trim() || engine_->can_trim();
 }
 
 bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
@@ -67,6 +82,13 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
     } else {
       mended = bring_up_spare(stuckness::some, now) || mended;
     }
+  }
+
+  // A callback that takes long has begun at the priority of a sleeper.
+  if (realtime_.wanted()) {
+    std::lock_guard held(lock_);
+    for (const auto& w : workers_)
+      realtime_.look(w->priority, w->thread_id.load(std::memory_order_relaxed), now);
   }
 
   // Something waits in the global queue, and no processor comes round to it.

@@ -11,7 +11,8 @@
 /// Ground rules
 ///  - Low bits: firings whose call has not begun. Then a bit for the call that runs. Two flags:
 ///    `ended`, set when the handle is destroyed, after which no call begins; `waited_for`, set by a
-///    thread that waits for the end of the call that runs.
+///    thread that waits for the end of the call that runs. The highest bit is not the calls': it
+///    marks a precise timer (engine.h), and every operation here leaves it as it is.
 ///  - The node is on a run queue exactly while calls wait and none runs. The step that makes this
 ///    true is the one whose thread queues the node: add(), if nothing waits or runs; end(), if
 ///    something waits. Each is one atomic operation on one word, so it is queued once.

@@ -154,7 +154,7 @@ void arm_delayed(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   p.due = 0;
   if (of.ended()) return;
-  p.due = of.deadline(ticker_of(t).owed.period());
+  p.due = of.deadline(ticker_of(t).owed.period(), clockwork::exactly);
   try {
     // By a firing, or by a receiver that has the lock.
     of.reset_alone(t, p.due, 0, clear_up_later());

@@ -70,7 +70,7 @@ void arm(function_ticker& r, std::int64_t when, std::int64_t period) noexcept {
 bool arm_delayed(timer_node& t, function_ticker& r, const clear_up_after& unlocked) noexcept {
   clockwork& of = clockwork::of(t);
   if (of.ended()) return true;
-  r.due = of.deadline(r.owed.period());
+  r.due = of.deadline(r.owed.period(), clockwork::exactly);
   try {
     of.reset_alone(t, r.due, 0, unlocked);
   } catch (...) {
@@ -181,12 +181,15 @@ constexpr timer_behaviour behaviour{
 
 timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
                                   const ticking_function& function) {
-  auto record = std::make_unique<function_ticker>(policy, function);
+  const bool precise = (policy & precise_ticks) != 0;
+  const auto kept = static_cast<std::uint8_t>(policy & ~precise_ticks);
+  auto record = std::make_unique<function_ticker>(kept, function);
   timer_node& t = of.make();
+  set_precise(t, precise);
   ::new (static_cast<void*>(t.payload)) function_ticker*(record.get());
   t.run = &run_callback;
   t.does.store(&behaviour, std::memory_order_relaxed);
-  const std::int64_t when = of.deadline(period);
+  const std::int64_t when = of.deadline(period, clockwork::exactly);
   arm(*record, when, period);
   try {
     of.start(t, when, engine_period(*record, period));

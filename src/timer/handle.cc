@@ -69,6 +69,7 @@ bool reset_to(clockwork& of, timer_node& t, std::int64_t when, std::int64_t peri
 
 [[gnu::noinline]] bool reset_slowly(timer_node& t, std::int64_t delay, std::int64_t slack) {
   clockwork& of = running_clockwork(t);
+  set_precise(t, slack == precise_slack);
   return reset_to(of, t, of.deadline(delay, slack), 0);
 }
 
@@ -83,6 +84,7 @@ void make_small(timer_node& t, const timer_behaviour& does, small_payload payloa
                                                  small_payload payload) {
   timer_node& t = of.make();
   make_small(t, does, payload);
+  set_precise(t, slack == precise_slack);
   try {
     of.start(t, of.deadline(delay, slack), 0);
   } catch (...) {
@@ -136,7 +138,7 @@ timer_node* started(timer_node& t, std::int64_t when, std::int64_t period) {
 receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std::int64_t period) {
   auto channel = chan_access::handle<receiver<clock::time_point>>(share_channel(t));
   clockwork& of = clockwork::of(t);
-  started(t, of.deadline(delay), period);
+  started(t, of.deadline(delay, period != 0 ? clockwork::exactly : 0), period);
   of.release(t);
   return channel;
 }
@@ -156,11 +158,13 @@ clockwork& timers_of(runtime& rt) {
 
 timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack) {
   timer_node& t = make_channel_timer(of, channel_kind::one_shot, true);
+  set_precise(t, slack == precise_slack);
   return started(t, of.deadline(delay, slack), 0);
 }
 
 timer_node* start_channel_timer_at(clockwork& of, std::int64_t when, std::int64_t slack) {
   timer_node& t = make_channel_timer(of, channel_kind::one_shot, true);
+  set_precise(t, slack == precise_slack);
   return started(t, with_slack(of.deadline_at(as_time(when)), slack), 0);
 }
 
@@ -168,7 +172,7 @@ timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy
   check_period(period);
   check_policy(policy);
   channel_kind kind{};
-  switch (static_cast<missed_ticks>(policy)) {
+  switch (static_cast<missed_ticks>(policy & ~precise_ticks)) {
     case missed_ticks::skip:
       kind = channel_kind::skip;
       break;
@@ -180,7 +184,8 @@ timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy
       break;
   }
   timer_node& t = make_channel_timer(of, kind, true);
-  started(t, of.deadline(period), period);
+  set_precise(t, (policy & precise_ticks) != 0);
+  started(t, of.deadline(period, clockwork::exactly), period);
   share_channel(t);  // the handle's
   return &t;
 }
@@ -218,7 +223,7 @@ bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slac
   clockwork& of = clockwork::of(t);
   const std::int64_t when = fast_path::deadline(of, delay, slack);
   hybrid* const engine = of.quick();
-  if (when == 0 || engine == nullptr || operations_of(t) != nullptr) [[unlikely]]
+  if (when == 0 || engine == nullptr || operations_of(t) != nullptr || is_precise(t)) [[unlikely]]
     return reset_slowly(t, delay, slack);
   return fast_path::reset(*engine, t, when);
 }
@@ -229,6 +234,7 @@ bool reset_timer_at(timer_node* handle, std::int64_t when, std::int64_t slack) {
   when = as_time(when);
   // A time in the past would let a firing send that began before this reset.
   if (is_channel_timer(t)) when = of.deadline_at(when);
+  set_precise(t, slack == precise_slack);
   return reset_to(of, t, with_slack(when, slack), 0);
 }
 
@@ -280,7 +286,7 @@ void check_period(std::int64_t period) {
 }
 
 void check_policy(std::uint8_t policy) {
-  if (policy <= static_cast<std::uint8_t>(missed_ticks::delay)) return;
+  if ((policy & ~precise_ticks) <= static_cast<std::uint8_t>(missed_ticks::delay)) return;
   throw std::invalid_argument(
       "verge: no such policy for missed ticks; there are skip, burst and delay");
 }
@@ -302,11 +308,13 @@ void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
 
 void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t slack) {
   clockwork& of = clockwork::of(t);
+  set_precise(t, slack == precise_slack);
   of.start(t, of.deadline(delay, slack), 0);
 }
 
 void start_timer_at(timer_node& t, std::int64_t when, std::int64_t slack) {
   clockwork& of = clockwork::of(t);
+  set_precise(t, slack == precise_slack);
   of.start(t, with_slack(as_time(when), slack), 0);
 }
 

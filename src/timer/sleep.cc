@@ -36,9 +36,11 @@ static_assert(std::is_trivially_destructible_v<alarm> && fits_in_node<alarm>);
 sleep_action::sleep_action(const sleep_operation& op) {
   if (op.relative_ && op.time_ <= 0) return;
   clockwork& of = op.timers_ != nullptr ? *op.timers_ : scheduler_or_default().timers();
-  when_ = op.relative_ ? of.deadline(op.time_) : as_time(op.time_);
+  when_ = op.relative_ ? of.deadline(op.time_, op.slack_) : as_time(op.time_);
   if (!op.relative_ && when_ <= of.now()) return;
+  if (!op.relative_) when_ = with_slack(when_, op.slack_);
   node_ = &of.make();
+  set_precise(*node_, op.slack_ == precise_slack);
   ::new (static_cast<void*>(node_->payload)) alarm;
   node_->does.store(&sleep_behaviour, std::memory_order_relaxed);
 }

@@ -49,6 +49,8 @@ case ${1:?which case} in
     runs "$work/find_package/consumer_verge" static
     runs "$work/find_package/consumer_static" static
     runs "$work/find_package/consumer_shared" shared
+    runs "$work/find_package/consumer_loops" static
+    [[ $("$work/find_package/consumer_c") == "$VERSION" ]] || fail "consumer_c does not run"
     ;;
 
   pkg_config_shared)
@@ -63,6 +65,16 @@ case ${1:?which case} in
     read -ra flags <<<"$(pkg-config --static --cflags --libs verge)"
     "$CXX" -std=c++20 "$source_file" -static "${flags[@]}" -o "$work/pkg_config_static"
     runs "$work/pkg_config_static" static
+    ;;
+
+  pkg_config_c)
+    use_pkg_config
+    read -ra flags <<<"$(pkg-config --cflags --libs verge-c)"
+    "${CC:-cc}" -std=c99 -pedantic -Werror "$SOURCE/tests/consumer/consumer.c" "${flags[@]}" \
+      -Wl,-rpath-link,"$(pkg-config --variable=libdir verge-c)" -o "$work/pkg_config_c"
+    said=$(LD_LIBRARY_PATH=$(pkg-config --variable=libdir verge-c) "$work/pkg_config_c") ||
+      fail "the program in C does not run"
+    [[ $said == "$VERSION" ]] || fail "the program in C says version '$said', not '$VERSION'"
     ;;
 
   # With BUILD_SHARED_LIBS verge::verge is the shared library: in the tree, and in the package, of which

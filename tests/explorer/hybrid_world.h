@@ -54,6 +54,7 @@ class explored_tag {
     return static_cast<std::uint32_t>(value_.load(o));
   }
   void store(std::uint32_t v, std::memory_order o) { value_.store(v, o); }
+  void reset(std::uint32_t v) { value_.reset(v); }
 
  private:
   explored_atomic<std::uint64_t> value_;
@@ -67,6 +68,7 @@ struct hybrid_node {
   int references = 1;
   bool freed = false;
   bool dropped = false;
+  bool precise = false;
   arming at_start;
   std::vector<event> events;
   std::vector<event> drained;
@@ -97,6 +99,7 @@ struct hybrid_policy {
   static auto& word(node& t) { return t.word; }
   static auto& tag(node& t) { return t.tag; }
   static std::int64_t& period(node& t) { return t.period; }
+  static bool precise(node& t) { return t.precise; }
   static void yield() {
     if (auto* e = explorer::active()) e->yield();
   }
@@ -135,7 +138,9 @@ struct hybrid_setup {
   std::int64_t period = 0;
   bool stopped = false;
   std::size_t on = 0;
-  bool freed = false;  ///< and its handle was destroyed: the node can be reused
+  bool freed = false;    ///< and its handle was destroyed: the node can be reused
+  bool precise = false;  ///< its entry comes up 20 hours before it is due
+  bool blank = false;    ///< freed, and its memory was given back: it reads as zeros
 };
 
 struct hybrid_scenario {
@@ -154,6 +159,8 @@ inline std::string to_text(const hybrid_scenario& s) {
     if (t.period != 0) text += "/" + std::to_string(t.period);
     if (t.stopped) text += "x";
     if (t.freed) text += "-";
+    if (t.blank) text += "0";
+    if (t.precise) text += "!";
     if (t.on != 0) text += "^" + std::to_string(t.on);
     text += ",";
   }
@@ -189,12 +196,14 @@ class hybrid_world final : public program, public watcher {
     for (auto& w : wheels_) {
       w = std::make_unique<timers>(typename policy::directory{&nodes_}, typename policy::chunks{},
                                    50 * hour);
+      w->early.store(20 * hour, std::memory_order_relaxed);
     }
     nodes_ = std::vector<hybrid_node>(scenario_.timers.size());
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       hybrid_node& t = nodes_[i];
       const hybrid_setup& how = scenario_.timers[i];
       t.id = static_cast<std::uint32_t>(i);
+      t.precise = how.precise;
       if (how.key == 0) continue;
       ++t.references;
       wheels_[how.on]->start(t, how.key * hour, how.period * hour);
@@ -203,6 +212,10 @@ class hybrid_world final : public program, public watcher {
       if (how.freed) {
         t.dropped = true;
         released(&t);
+      }
+      if (how.blank) {
+        t.word.reset(0);
+        t.tag.reset(0);
       }
       t.at_start = armed(t);
     }
@@ -314,8 +327,13 @@ class hybrid_world final : public program, public watcher {
         return;
       }
       case hybrid_action::look: {
-        std::lock_guard held(w.lock);
-        w.next_exactly();
+        bool earlier = false;
+        {
+          std::lock_guard held(w.lock);
+          w.next_exactly();
+          earlier = w.comes_earlier();
+        }
+        if (earlier) woken(&w, w.next.load());
         return;
       }
       case hybrid_action::sleep:
@@ -336,10 +354,13 @@ class hybrid_world final : public program, public watcher {
     typename timers::fired_timer batch[8];
     unsigned steps = 1000;
     std::size_t n = 0;
+    bool earlier = false;
     {
       std::lock_guard held(w.lock);
       n = w.collect(at, batch, 8, steps);
+      earlier = w.comes_earlier();
     }
+    if (earlier) woken(&w, w.next.load());
     for (std::size_t i = 0; i < n; ++i) {
       hybrid_node& t = *batch[i].timer;
       if (t.freed) explorer_.fail("references", name(t) + " fires after it was freed");

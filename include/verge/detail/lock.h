@@ -59,6 +59,11 @@ class short_lock {
                                          std::memory_order_relaxed);
   }
 
+  /// Whether lock() would have to wait at this moment. A hint.
+  [[nodiscard]] bool taken() const noexcept {
+    return word_.load(std::memory_order_relaxed) != is_free;
+  }
+
   /// The lock's memory may go as soon as it is free for another to take: the address is all that is
   /// used after that, and the kernel does not mind one that is stale.
   void unlock() noexcept {

@@ -50,20 +50,23 @@ class [[nodiscard(
   using action = sleep_action;
 
   /// By these timers, or if that is nullptr by those of the scheduler of the waiter.
-  static sleep_operation for_delay(std::int64_t ns, clockwork* of = nullptr) noexcept {
-    return {ns, true, of};
+  static sleep_operation for_delay(std::int64_t ns, clockwork* of = nullptr,
+                                   std::int64_t slack = 0) noexcept {
+    return {ns, true, of, slack};
   }
-  static sleep_operation until(std::int64_t when, clockwork* of = nullptr) noexcept {
-    return {when, false, of};
+  static sleep_operation until(std::int64_t when, clockwork* of = nullptr,
+                               std::int64_t slack = 0) noexcept {
+    return {when, false, of, slack};
   }
 
  private:
   friend sleep_action;
-  sleep_operation(std::int64_t time, bool relative, clockwork* of) noexcept
-      : timers_(of), time_(time), relative_(relative) {}
+  sleep_operation(std::int64_t time, bool relative, clockwork* of, std::int64_t slack) noexcept
+      : timers_(of), time_(time), slack_(slack), relative_(relative) {}
 
   clockwork* timers_;
   std::int64_t time_;
+  std::int64_t slack_;
   bool relative_;
 };
 

@@ -43,6 +43,8 @@ bool reset_ticker(timer_node* t, std::int64_t period);
 void destroy_timer(timer_node& t) noexcept;
 void detach_timer(timer_node* t);
 void check_period(std::int64_t period);
+/// Beside the policy for missed ticks: the ticker is precise.
+inline constexpr std::uint8_t precise_ticks = 0x80;
 
 /// What a handle of a timer holds.
 struct timer_destroyer {

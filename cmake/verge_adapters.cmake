@@ -1,0 +1,62 @@
+# The event loops that verge has adapters for. For each whose package is installed there is a target
+# verge_with_NAME, which tests and examples of the adapter link; VERGE_ADAPTERS lists those, and
+# VERGE_ADAPTERS_MISSING the others, each with its Debian package.
+set(VERGE_ADAPTERS poll)
+set(VERGE_ADAPTERS_MISSING)
+add_library(verge_with_poll INTERFACE)
+target_link_libraries(verge_with_poll INTERFACE verge::verge verge_options)
+
+macro(verge_adapter name package found)  # [what to link]
+  if(${found})
+    list(APPEND VERGE_ADAPTERS ${name})
+    add_library(verge_with_${name} INTERFACE)
+    target_link_libraries(verge_with_${name} INTERFACE verge_with_poll ${ARGN})
+  else()
+    list(APPEND VERGE_ADAPTERS_MISSING "${name} (${package})")
+  endif()
+endmacro()
+
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(VERGE_UV QUIET IMPORTED_TARGET libuv)
+  pkg_check_modules(VERGE_LIBEVENT QUIET IMPORTED_TARGET libevent_core)
+  pkg_check_modules(VERGE_GLIB QUIET IMPORTED_TARGET glib-2.0)
+  pkg_check_modules(VERGE_URING QUIET IMPORTED_TARGET liburing)
+endif()
+find_library(VERGE_LIBEV_LIBRARY ev)
+find_path(VERGE_LIBEV_INCLUDE ev.h)
+find_path(VERGE_ASIO_INCLUDE asio/version.hpp)
+find_package(Boost 1.74 QUIET)
+
+verge_adapter(uv libuv1-dev "${VERGE_UV_FOUND}" PkgConfig::VERGE_UV)
+verge_adapter(libevent libevent-dev "${VERGE_LIBEVENT_FOUND}" PkgConfig::VERGE_LIBEVENT)
+if(VERGE_LIBEV_LIBRARY AND VERGE_LIBEV_INCLUDE)
+  verge_adapter(libev libev-dev TRUE ${VERGE_LIBEV_LIBRARY})
+  # Its header has functions that are not used, and one of them breaks aliasing.
+  target_compile_options(verge_with_libev INTERFACE -Wno-strict-aliasing)
+else()
+  verge_adapter(libev libev-dev FALSE)
+endif()
+verge_adapter(glib libglib2.0-dev "${VERGE_GLIB_FOUND}" PkgConfig::VERGE_GLIB)
+verge_adapter(io_uring liburing-dev "${VERGE_URING_FOUND}" PkgConfig::VERGE_URING)
+verge_adapter(boost_asio libboost-dev "${Boost_FOUND}" Boost::headers)
+if(VERGE_ASIO_INCLUDE)
+  verge_adapter(asio libasio-dev TRUE)
+  target_include_directories(verge_with_asio SYSTEM INTERFACE ${VERGE_ASIO_INCLUDE})
+else()
+  verge_adapter(asio libasio-dev FALSE)
+endif()
+
+# Asio's reference counts have fences, which g++'s thread sanitizer does not see and warns of.
+if(VERGE_SANITIZE STREQUAL "thread")
+  foreach(name asio boost_asio)
+    if(TARGET verge_with_${name})
+      target_compile_options(verge_with_${name} INTERFACE -Wno-tsan)
+    endif()
+  endforeach()
+endif()
+
+if(VERGE_ADAPTERS_MISSING)
+  list(JOIN VERGE_ADAPTERS_MISSING ", " missing)
+  message(STATUS "verge: adapters without test and example, as their packages are missing: ${missing}")
+endif()

@@ -1,0 +1,31 @@
+// verge's timers in a program on Boost.Asio: the outcome of a wait is what the timer
+// said it would be.
+
+#include <verge/boost_asio.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Closes when nothing has happened until the expiry. Each postponement ends the wait, and this
+/// begins another.
+void watch(verge::boost_asio_timer& idle) {
+  idle.async_wait([&](boost::system::error_code error) {
+    if (error) return watch(idle);
+    std::puts("closed");
+  });
+}
+
+}  // namespace
+
+int main() {
+  boost::asio::io_context io;
+  verge::boost_asio_timer idle(io, 30s);
+  watch(idle);
+  std::jthread other([&] { idle.expires_after(20ms); });  // any thread, no strand
+  io.run();
+}

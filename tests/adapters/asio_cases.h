@@ -1,0 +1,573 @@
+// The tests of verge's timers for Asio, for either of its two homes. asio_test.cc and
+// boost_asio_test.cc define `net`, `timer` and `error_code`, and include this.
+
+using namespace std::chrono_literals;
+using net::io_context;
+
+/// What the handlers of a test saw.
+struct outcomes {
+  int success = 0;
+  int aborted = 0;
+  auto handler() {
+    return [this](error_code e) {
+      EXPECT_TRUE(!e || e == net::error::operation_aborted) << e.message();
+      ++(e ? aborted : success);
+    };
+  }
+};
+
+TEST(asio_timer, calls_its_handler_once_and_not_early) {
+  io_context io;
+  timer t(io, 2ms);
+  int called = 0;
+  t.async_wait([&](error_code e) {
+    EXPECT_FALSE(e);
+    EXPECT_GE(verge::clock::now(), t.expiry());
+    ++called;
+  });
+  EXPECT_EQ(called, 0) << "not inside async_wait";
+  io.run();
+  EXPECT_EQ(called, 1);
+}
+
+// asio::steady_timer says 0 here, and the second handler sees success.
+TEST(asio_timer, that_is_cancelled_by_another_that_is_due_in_the_same_turn_is_cancelled) {
+  io_context io;
+  timer first(io, -1s);
+  timer second(io, -1s);
+  timer third(io, 1ms);
+  timer fourth(io, third.expiry() + 1ns);
+  std::vector<std::size_t> said;
+  outcomes seen;
+  first.async_wait([&](error_code) { said.push_back(second.cancel()); });
+  second.async_wait(seen.handler());
+  third.async_wait([&](error_code) { said.push_back(fourth.cancel()); });
+  fourth.async_wait(seen.handler());
+  // Two are due at once; the others become due before the context runs, and fire in one turn.
+  while (verge::clock::now() < fourth.expiry()) std::this_thread::yield();
+  io.run();
+  EXPECT_EQ(said, (std::vector<std::size_t>{1, 1}));
+  EXPECT_EQ(seen.aborted, 2);
+  EXPECT_EQ(seen.success, 0);
+}
+
+TEST(asio_timer, keeps_its_promise_for_a_handler_that_waits_for_its_turn) {
+  io_context io;
+  timer t(io, -1s);
+  outcomes seen;
+  t.async_wait(seen.handler());  // is due: the handler is queued
+  EXPECT_EQ(t.expires_after(1h), 1u);
+  EXPECT_EQ(t.cancel(), 0u) << "it was counted before";
+  io.run();
+  EXPECT_EQ(seen.aborted, 1);
+  EXPECT_EQ(seen.success, 0);
+}
+
+TEST(asio_timer, cancels_several_waits_and_the_oldest_first) {
+  io_context io;
+  timer t(io, 1h);
+  std::vector<int> aborted;
+  for (int i = 0; i < 4; ++i) t.async_wait([&, i](error_code e) { aborted.push_back(e ? i : -1); });
+  EXPECT_EQ(t.cancel_one(), 1u);
+  io.poll();
+  EXPECT_EQ(aborted, std::vector{0});
+  EXPECT_EQ(t.cancel(), 3u);
+  EXPECT_EQ(t.cancel(), 0u);
+  io.run();
+  EXPECT_EQ(aborted, (std::vector{0, 1, 2, 3}));
+}
+
+// A pending wait is work; nothing else of the timers is.
+TEST(asio_timer, keeps_the_context_running_as_long_as_a_wait_is_pending) {
+  io_context io;
+  timer far(io, 1h);
+  timer never(io, verge::clock::time_point::max());
+  EXPECT_EQ(io.run(), 0u);
+  io.restart();
+  outcomes seen;
+  far.async_wait(seen.handler());
+  never.async_wait(seen.handler());
+  EXPECT_EQ(io.poll(), 0u);
+  EXPECT_FALSE(io.stopped());
+  std::thread other([&] {
+    far.cancel();
+    never.cancel();
+  });
+  io.run();  // returns now, not in an hour
+  other.join();
+  EXPECT_EQ(seen.aborted, 2);
+}
+
+TEST(asio_timer, takes_any_expiry) {
+  io_context io;
+  outcomes seen;
+  timer past(io, std::chrono::hours::min());
+  timer before(io, verge::clock::time_point::min());
+  timer never(io, std::chrono::hours::max());
+  timer unknown(io, std::chrono::duration<double>(std::numeric_limits<double>::infinity()));
+  timer unset(io);
+  for (timer* t : {&past, &before, &never, &unknown, &unset}) t->async_wait(seen.handler());
+  io.poll();
+  EXPECT_EQ(seen.success, 3);
+  EXPECT_EQ(never.expiry(), verge::clock::time_point::max());
+  EXPECT_EQ(never.cancel() + unknown.cancel(), 2u);
+  io.run();
+  EXPECT_EQ(seen.aborted, 2);
+}
+
+TEST(asio_timer, takes_its_waits_along_when_it_is_moved) {
+  io_context io;
+  outcomes seen;
+  timer a(io, 1h);
+  a.async_wait(seen.handler());
+  a.async_wait(seen.handler());
+  timer b(std::move(a));
+  EXPECT_EQ(a.cancel(), 0u);
+  timer c(io, 1h);
+  c.async_wait(seen.handler());
+  c = std::move(b);
+  EXPECT_EQ(c.cancel(), 2u);
+  io.run();
+  EXPECT_EQ(seen.aborted, 3) << "the waits of a timer that is assigned to are cancelled";
+}
+
+TEST(asio_timer, that_is_destroyed_cancels_its_waits) {
+  io_context io;
+  outcomes seen;
+  {
+    timer t(io, 1h);
+    t.async_wait(seen.handler());
+    timer due(io, -1s);
+    due.async_wait(seen.handler());
+  }
+  io.run();
+  EXPECT_EQ(seen.aborted, 2);
+}
+
+TEST(asio_timer, handlers_are_destroyed_uncalled_with_the_context) {
+  const auto kept = std::make_shared<int>();
+  {
+    io_context io;
+    for (const auto expiry : {-1s, 3600s, std::chrono::seconds::max()}) {
+      // Each handler owns its timer, which is destroyed while the context is.
+      auto t = std::make_shared<timer>(io, expiry);
+      t->async_wait([t, kept](error_code) { FAIL() << "the context has not run"; });
+    }
+    EXPECT_EQ(kept.use_count(), 4);
+  }
+  EXPECT_EQ(kept.use_count(), 1);
+}
+
+// The memory of a wait is free before its handler runs, as Asio promises.
+TEST(asio_timer, can_be_started_again_by_its_handler) {
+  io_context io;
+  timer t(io);
+  int left = 100;
+  std::function<void(error_code)> again = [&](error_code e) {
+    ASSERT_FALSE(e);
+    if (--left == 0) return;
+    EXPECT_EQ(t.expires_after(10us), 0u);
+    t.async_wait(again);
+  };
+  t.async_wait(again);
+  io.run();
+  EXPECT_EQ(left, 0);
+}
+
+TEST(asio_timer, completes_a_future) {
+  io_context io;
+  timer t(io, 1ms);
+  timer cancelled(io, 1h);
+  auto done = t.async_wait(net::use_future);
+  auto never = cancelled.async_wait(net::use_future);
+  cancelled.cancel();
+  io.run();
+  done.get();
+  EXPECT_THROW(never.get(), std::exception);
+}
+
+TEST(asio_timer, calls_its_handler_through_the_associated_executor) {
+  io_context io;
+  io_context other;
+  auto strand = net::make_strand(other);
+  bool called = false;
+  timer t(io, 1ms);
+  t.async_wait(net::bind_executor(strand, [&](error_code) {
+    EXPECT_TRUE(strand.running_in_this_thread());
+    called = true;
+  }));
+  EXPECT_EQ(other.poll(), 0u);
+  EXPECT_FALSE(other.stopped()) << "the wait is work of both contexts";
+  io.run();
+  EXPECT_FALSE(called);
+  other.restart();
+  other.run();
+  EXPECT_TRUE(called);
+}
+
+TEST(asio_timer, may_have_an_executor_of_any_type) {
+  net::thread_pool pool(2);
+  using strand_type = net::strand<net::thread_pool::executor_type>;
+  using timer_on_strand = timer::rebind_executor<strand_type>::other;
+  strand_type strand(pool.get_executor());
+  std::atomic<int> inside = 0;
+  std::atomic<int> called = 0;
+  std::vector<std::unique_ptr<timer_on_strand>> timers;
+  for (int i = 0; i < 100; ++i) {
+    timers.push_back(std::make_unique<timer_on_strand>(strand, 1ms));
+    timers.back()->async_wait([&](error_code) {
+      EXPECT_EQ(++inside, 1) << "the strand is the default executor of the handlers";
+      --inside;
+      ++called;
+    });
+  }
+  pool.join();
+  EXPECT_EQ(called, 100);
+}
+
+template <class T>
+struct counting_allocator {
+  using value_type = T;
+  int* live;
+  explicit counting_allocator(int* n) : live(n) {}
+  template <class U>
+  counting_allocator(const counting_allocator<U>& other) : live(other.live) {}
+  T* allocate(std::size_t n) {
+    ++*live;
+    return std::allocator<T>().allocate(n);
+  }
+  void deallocate(T* p, std::size_t n) {
+    --*live;
+    std::allocator<T>().deallocate(p, n);
+  }
+  template <class U>
+  bool operator==(const counting_allocator<U>& other) const {
+    return live == other.live;
+  }
+};
+
+struct handler_with_allocator {
+  using allocator_type = counting_allocator<void>;
+  int* live;
+  int* seen;
+  void operator()(error_code) const { *seen = *live; }
+  allocator_type get_allocator() const { return allocator_type(live); }
+};
+
+TEST(asio_timer, uses_the_handlers_allocator_and_has_freed_all_when_it_is_called) {
+  io_context io;
+  timer t(io, 1ms);
+  int live = 0;
+  int seen = -1;
+  t.async_wait(handler_with_allocator{&live, &seen});
+  EXPECT_EQ(live, 1);
+  io.run();
+  EXPECT_EQ(seen, 0);
+}
+
+#if VERGE_TEST_SLOTS
+TEST(asio_timer, is_cancelled_through_a_cancellation_slot) {
+  io_context io;
+  timer t(io, 1h);
+  timer due(io, -1s);
+  net::cancellation_signal signals[3];
+  outcomes seen;
+  t.async_wait(net::bind_cancellation_slot(signals[0].slot(), seen.handler()));
+  t.async_wait(net::bind_cancellation_slot(signals[1].slot(), seen.handler()));
+  due.async_wait(net::bind_cancellation_slot(signals[2].slot(), seen.handler()));
+  signals[0].emit(net::cancellation_type::none);
+  signals[0].emit(net::cancellation_type::total);
+  signals[0].emit(net::cancellation_type::total);
+  signals[2].emit(net::cancellation_type::terminal);
+  EXPECT_EQ(due.cancel(), 0u) << "the slot has cancelled it, though it was due";
+  io.poll();
+  EXPECT_EQ(seen.aborted, 2);
+  EXPECT_EQ(t.cancel(), 1u);
+  io.run();
+  signals[1].emit(net::cancellation_type::all);  // the wait has ended
+  EXPECT_EQ(seen.aborted, 3);
+  EXPECT_EQ(seen.success, 0);
+}
+
+TEST(asio_timer, a_slot_may_outlive_the_context) {
+  net::cancellation_signal signal;
+  {
+    io_context io;
+    timer t(io, 1h);
+    t.async_wait(net::bind_cancellation_slot(signal.slot(), [](error_code) { FAIL(); }));
+  }
+  signal.emit(net::cancellation_type::all);
+}
+
+#endif
+
+#if VERGE_TEST_SLOTS && VERGE_TEST_COROUTINES
+net::awaitable<void> the_first_of_two(io_context& io, int& which) {
+  using namespace net::experimental::awaitable_operators;
+  timer soon(io, 1ms);
+  timer late(io, 1h);
+  const auto first =
+      co_await (late.async_wait(net::use_awaitable) || soon.async_wait(net::use_awaitable));
+  which = static_cast<int>(first.index());
+}
+
+TEST(asio_timer, takes_part_in_a_race_of_awaitables) {
+  io_context io;
+  int which = -1;
+  net::co_spawn(io, the_first_of_two(io, which), net::detached);
+  io.run();  // ends, as the other wait was cancelled
+  EXPECT_EQ(which, 1);
+}
+#endif
+
+#if VERGE_TEST_COROUTINES
+net::awaitable<void> wait_three_times(io_context& io, int& times) {
+  timer t(io);
+  for (int i = 0; i < 3; ++i) {
+    t.expires_after(1ms);
+    co_await t.async_wait(net::use_awaitable);
+    ++times;
+  }
+}
+
+TEST(asio_timer, is_awaited_by_coroutines) {
+  io_context io;
+  int times = 0;
+  net::co_spawn(io, wait_three_times(io, times), net::detached);
+  io.run();
+  EXPECT_EQ(times, 3);
+}
+
+#endif
+
+TEST(asio_timer, a_hundred_thousand_from_other_threads_are_never_early_or_lost) {
+  const int count = scale(100'000, 10'000);
+  io_context io;
+  auto work = net::make_work_guard(io);
+  std::atomic<int> called = 0;
+  std::atomic<int> early = 0;
+  std::vector<std::unique_ptr<timer>> timers(static_cast<std::size_t>(count));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) threads.emplace_back([&] { io.run(); });
+  for (int user = 0; user < 2; ++user) {
+    threads.emplace_back([&, user] {
+      for (int i = user; i < count; i += 2) {
+        auto& t = timers[static_cast<std::size_t>(i)];
+        t = std::make_unique<timer>(io, std::chrono::microseconds((i * 7919) % 40'000));
+        t->async_wait([&, when = t->expiry()](error_code e) {
+          if (e || verge::clock::now() < when) ++early;
+          if (++called == count) work.reset();
+        });
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(called, count);
+  EXPECT_EQ(early, 0);
+}
+
+/// One wait of the stress: what its handler saw.
+enum class seen : int { nothing, success, aborted };
+
+// Three threads start, cancel, postpone and destroy timers, each of which has one wait at a time,
+// while two threads run the handlers. Each call says how many waits it has cancelled, 0 or 1: so
+// for each wait it is known whether some call said that it was cancelled, and its handler must have
+// seen just that.
+TEST(asio_timer, what_cancel_says_is_what_the_handler_sees_from_any_thread) {
+  const int rounds = scale(30'000, 4'000);
+  constexpr int slots = 8;
+  io_context io;
+  auto work = net::make_work_guard(io);
+  struct record {
+    std::atomic<int> outcome{static_cast<int>(seen::nothing)};
+    std::atomic<int> cancels{0};
+  };
+  struct slot {
+    std::mutex mutex;  // for `current` and for replacing the timer: not held by handlers
+    std::unique_ptr<timer> t;
+    record* current = nullptr;
+  };
+  std::vector<slot> all(slots);
+  std::vector<record> records(static_cast<std::size_t>(rounds) * 3);
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::thread> users;
+  std::vector<std::thread> loops;
+  for (int i = 0; i < 2; ++i) loops.emplace_back([&] { io.run(); });
+  for (unsigned user = 0; user < 3; ++user) {
+    users.emplace_back([&, user] {
+      std::mt19937_64 random(user);
+      for (int i = 0; i < rounds; ++i) {
+        slot& s = all[random() % slots];
+        const std::lock_guard held(s.mutex);
+        const auto say = [&](std::size_t n) {
+          if (s.current != nullptr) s.current->cancels += static_cast<int>(n);
+        };
+        // The end of the wait before, in one of four ways.
+        switch (random() % 4) {
+          case 0:
+            if (s.t) say(s.t->cancel());
+            break;
+          case 1:
+            if (s.t) say(s.t->expires_after(1us));
+            break;
+          case 2:
+            if (s.t) say(s.t->cancel_one());
+            s.t.reset();
+            break;
+          default: {
+            // Moved to another object, and cancelled there.
+            if (!s.t) break;
+            timer other(std::move(*s.t));
+            say(other.expires_at({}));
+            *s.t = std::move(other);
+          }
+        }
+        if (!s.t) s.t = std::make_unique<timer>(io);
+        record& r = records[next++];
+        s.current = &r;
+        s.t->expires_after(std::chrono::nanoseconds(random() % 60'000) - 10us);
+        s.t->async_wait([&r](error_code e) {
+          r.outcome = static_cast<int>(e ? seen::aborted : seen::success);
+        });
+        // Now and then the other threads get a chance to run what is due.
+        if (random() % 8 == 0) std::this_thread::yield();
+      }
+    });
+  }
+  for (auto& u : users) u.join();
+  for (auto& s : all)
+    if (s.t && s.current != nullptr) s.current->cancels += static_cast<int>(s.t->cancel());
+  work.reset();
+  for (auto& l : loops) l.join();
+  int aborted = 0;
+  for (std::size_t i = 0; i < next; ++i) {
+    const auto outcome = static_cast<seen>(records[i].outcome.load());
+    const int cancels = records[i].cancels;
+    ASSERT_NE(outcome, seen::nothing) << "a handler was lost";
+    ASSERT_EQ(cancels, outcome == seen::aborted ? 1 : 0);
+    aborted += cancels;
+  }
+  EXPECT_GT(aborted, 0);
+  EXPECT_LT(aborted, static_cast<int>(next.load()))
+      << "no wait ended by itself: nothing was tested";
+}
+
+// Threads cancel and postpone one timer at the same time, without any lock, while others add waits
+// to it. Then the calls together say how many handlers saw operation_aborted.
+TEST(asio_timer, adds_up_when_threads_cancel_the_same_timer_at_once) {
+  const int rounds = scale(20'000, 3'000);
+  io_context io;
+  auto work = net::make_work_guard(io);
+  std::atomic<std::size_t> said = 0;
+  std::atomic<std::size_t> aborted = 0;
+  std::atomic<std::size_t> succeeded = 0;
+  timer t(io);
+  std::vector<std::thread> users;
+  std::vector<std::thread> loops;
+  for (int i = 0; i < 2; ++i) loops.emplace_back([&] { io.run(); });
+  for (unsigned user = 0; user < 3; ++user) {
+    users.emplace_back([&, user] {
+      std::mt19937_64 random(user);
+      for (int i = 0; i < rounds; ++i) {
+        switch (random() % 4) {
+          case 0:
+            said += t.cancel();
+            break;
+          case 1:
+            said += t.cancel_one();
+            break;
+          case 2:
+            said += t.expires_after(std::chrono::microseconds(random() % 20));
+            break;
+          default:
+            break;
+        }
+        t.async_wait([&](error_code e) { ++(e ? aborted : succeeded); });
+      }
+    });
+  }
+  for (auto& u : users) u.join();
+  said += t.cancel();
+  work.reset();
+  for (auto& l : loops) l.join();
+  EXPECT_EQ(said, aborted);
+  EXPECT_EQ(aborted + succeeded, static_cast<std::size_t>(rounds) * 3);
+}
+
+/// A server's time-outs in simulated time: connections that are active at random and time out after
+/// ten idle seconds. Returns a trace of what happened.
+std::string a_day_of_time_outs(std::uint64_t seed) {
+  verge::simulation sim(seed);
+  io_context io;
+  std::ostringstream trace;
+  struct connection {
+    timer idle;
+    timer message;
+    std::mt19937_64 random;
+  };
+  std::deque<connection> all;
+  const auto start = sim.now();
+  const auto a_day = scale(24h, 2h);
+  int time_outs = 0;
+  std::function<void(int)> watch = [&](int i) {
+    auto& c = all[static_cast<std::size_t>(i)];
+    c.idle.expires_after(10s);
+    c.idle.async_wait([&, i](error_code e) {
+      if (e) return;
+      trace << (verge::clock::now() - start) / 1ms << ' ' << i << '\n';
+      ++time_outs;
+    });
+  };
+  std::function<void(int)> talk = [&](int i) {
+    auto& c = all[static_cast<std::size_t>(i)];
+    c.message.expires_after(std::chrono::milliseconds(100 * (c.random() % 150)));
+    c.message.async_wait([&, i](error_code) {
+      watch(i);
+      if (verge::clock::now() - start < a_day) talk(i);
+    });
+  };
+  for (unsigned i = 0; i < 10; ++i) {
+    all.push_back({timer(io), timer(io), std::mt19937_64(i)});
+    talk(static_cast<int>(i));
+  }
+  verge::run_simulated(sim, io);
+  EXPECT_GE(sim.now() - start, a_day);
+  EXPECT_GT(time_outs, a_day / 10min);
+  return trace.str();
+}
+
+TEST(asio_simulation, runs_a_day_of_time_outs_and_the_same_for_each_seed) {
+  const auto before = std::chrono::steady_clock::now();
+  const std::string first = a_day_of_time_outs(1);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - before;
+  RecordProperty("seconds_for_a_day", std::to_string(took.count()));
+  EXPECT_EQ(a_day_of_time_outs(1), first);
+  // Another seed gives another order of what is due at the same time.
+  EXPECT_NE(a_day_of_time_outs(2), first);
+}
+
+TEST(asio_simulation, ends_after_the_time_it_is_given) {
+  verge::simulation sim;
+  io_context io;
+  int ticks = 0;
+  timer t(io);
+  std::function<void(error_code)> tick = [&](error_code) {
+    ++ticks;
+    t.expires_at(t.expiry() + 1h);
+    t.async_wait(tick);
+  };
+  t.expires_after(1h);
+  t.async_wait(tick);
+  const auto start = sim.now();
+  verge::run_simulated(sim, io, 24h);
+  EXPECT_EQ(ticks, 24);
+  EXPECT_EQ(sim.now(), start + 24h);
+  t.cancel();
+}
+
+TEST(asio_simulation, reports_a_wait_that_no_time_ends) {
+  verge::simulation sim;
+  io_context io;
+  auto work = net::make_work_guard(io);
+  EXPECT_THROW(verge::run_simulated(sim, io), verge::deadlock);
+}
