@@ -42,10 +42,10 @@ TEST(slack, of_coalesced_timers_grows_with_the_delay) {
   using detail::coalescing_slack;
   EXPECT_EQ(coalescing_slack(-1), 0);
   EXPECT_EQ(coalescing_slack(99'999), 0);
-  EXPECT_EQ(coalescing_slack(100'000), 10'000);
-  EXPECT_EQ(coalescing_slack(1'000'000), 100'000);
-  EXPECT_EQ(coalescing_slack(10'000'000), 1'000'000);
-  EXPECT_EQ(coalescing_slack(detail::never), 1'000'000);
+  EXPECT_EQ(coalescing_slack(100'000), 12'500);
+  EXPECT_EQ(coalescing_slack(1'000'000), 125'000);
+  EXPECT_EQ(coalescing_slack(32'000'000), 4'000'000);
+  EXPECT_EQ(coalescing_slack(detail::never), 4'000'000);
 }
 
 /// A hundred timers that are due within 20 ms, on an otherwise idle runtime.

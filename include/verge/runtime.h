@@ -90,10 +90,10 @@ struct runtime_options {
   /// must have the right (CAP_SYS_NICE, or an RLIMIT_RTPRIO of that priority); if it has not,
   /// everything works as without, and runtime_stats::realtime_error says so.
   int realtime{0};
-  /// Gives timers that have a delay and no slack some of their own, which grows with the delay: 10
-  /// us from 100 us on, 100 us from 1 ms on, 1 ms from 10 ms on. They fire together where possible,
-  /// which saves wake-ups and processor time where there are many. Tickers, precise timers and
-  /// timers with a time point in place of a delay are not affected.
+  /// Gives timers that have a delay of 100 us or more and no slack some of their own: an eighth of
+  /// the delay, at most 4 ms. They fire together where possible, which saves wake-ups and processor
+  /// time where there are many. Tickers, precise timers and timers with a time point in place of a
+  /// delay are not affected.
   bool coalesce{false};
 };
 

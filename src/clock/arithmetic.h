@@ -60,14 +60,11 @@ constexpr std::int64_t with_slack(std::int64_t when, std::int64_t slack) noexcep
   return latest >> bit << bit;
 }
 
-/// The slack of a timer with delay `d` where timers are coalesced: a hundredth to a tenth of the
-/// delay, and at most a millisecond.
+/// The slack of a timer with delay `d` where timers are coalesced: an eighth of the delay, at most
+/// 4 ms; none below 100 us, where so little saves nothing.
 constexpr std::int64_t coalescing_slack(std::int64_t d) noexcept {
-  constexpr std::int64_t us = 1'000;
-  constexpr std::int64_t ms = 1'000'000;
-  if (d < 100 * us) return 0;
-  if (d < ms) return 10 * us;
-  return d < 10 * ms ? 100 * us : ms;
+  if (d < 100'000) return 0;
+  return d / 8 < 4'000'000 ? d / 8 : 4'000'000;
 }
 
 /// The time until `when`: zero if it has passed, `never` for `never`.
