@@ -93,7 +93,7 @@ struct boost_asio {
   template <class Executor, class F>
   static void post(const Executor& ex, F&& f) {
     if constexpr (std::is_same_v<Executor, any_io_executor>) {
-      // Past the type-erased executor, which takes several allocations and calls.
+      // Past the type-erased executor, whose properties take several indirect calls.
       using plain = ::boost::asio::io_context::executor_type;
       if (const plain* p = ex.template target<plain>()) {
         const plain copy = *p;

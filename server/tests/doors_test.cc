@@ -142,6 +142,21 @@ TEST_F(a_closed_server, refuses_a_token_that_has_expired_or_is_revoked) {
   wait_until([&] { return ask_as(young, "GET", "/v1/tubes").status == 401; });
 }
 
+TEST_F(a_closed_server, keeps_the_answers_of_one_caller_from_another) {
+  const std::string one = add({.scopes = {scope::put}});
+  const std::string other = add({.scopes = {scope::put}});
+  start();
+  const auto put_as = [&](const std::string& token) {
+    return web().ask("POST", put_path, one_task,
+                     {{"Authorization", "Bearer " + token},
+                      {"Content-Type", "application/json"},
+                      {"Idempotency-Key", "1"}});
+  };
+  EXPECT_EQ(put_as(one).json()["id"], 1);
+  EXPECT_EQ(put_as(one).json()["id"], 1);
+  EXPECT_EQ(put_as(other).json()["id"], 2);
+}
+
 TEST_F(a_closed_server, limits_how_often_a_token_is_used) {
   const std::string slow = add({.scopes = {scope::read}, .per_second = 5});
   const std::string other = add({.scopes = {scope::read}});

@@ -37,6 +37,7 @@ void add_options(ordered_json& to, const task& t) {
 
 object_reader::object_reader(const json& object, std::string at)
     : object_(object), at_(std::move(at)) {
+  known_.reserve(12);
   if (!object.is_object()) {
     throw refused({.type = "bad-value",
                    .detail = "a JSON object is wanted here, like {\"body\": \"hello\"}",

@@ -95,7 +95,26 @@ verge::task<> web_connection::converse() {
     // A request may wait, and then the buffer is read into again: it is taken out first.
     const std::string received(in_.data(), n);
     for (std::string_view rest = received; !rest.empty();) {
-      const bool stays = co_await take(rest);
+      const auto [used, what] = parser_.feed(rest);
+      rest.remove_prefix(used);
+      bool stays = true;
+      switch (what) {
+        case http::step::more:
+          break;
+        case http::step::expects_continue:
+          stays = co_await write("HTTP/1.1 100 Continue\r\n\r\n");
+          break;
+        case http::step::failed:
+          stays = co_await send(refuse_http(parser_.status(), parser_.reason()),
+                                http::connection::closes, true);
+          if (stays) co_await say_goodbye();
+          co_return;
+        case http::step::complete:
+          stays = co_await serve();
+          parser_.next();
+          read_deadline_ = deadline::none;
+          break;
+      }
       if (!stays) co_return;
     }
   }
@@ -109,40 +128,41 @@ void web_connection::set_read_deadline() {
                           (wanted == deadline::idle ? house_.limits.idle : house_.limits.request));
 }
 
-/// Consumes the bytes of one request and serves it. False if it was the last of this connection.
-verge::task<bool> web_connection::take(std::string_view& received) {
-  const auto [used, what] = parser_.feed(received);
-  received.remove_prefix(used);
-  switch (what) {
-    case http::step::more:
-      co_return true;
-    case http::step::expects_continue:
-      co_return co_await write("HTTP/1.1 100 Continue\r\n\r\n");
-    case http::step::failed: {
-      const bool sent = co_await send(refuse_http(parser_.status(), parser_.reason()),
-                                      http::connection::closes, true);
-      if (sent) co_await say_goodbye();
-      co_return false;
-    }
-    case http::step::complete:
-      break;
-  }
-  const bool stays = co_await serve();
-  parser_.next();
-  read_deadline_ = deadline::none;
-  co_return stays;
-}
-
+/// Serves the current request. False if it was the last of this connection. What need not wait is
+/// no task of its own: most requests wait once, for the broker.
 verge::task<bool> web_connection::serve() {
   const auto begin = clock::now();
+  const http::request& asked = parser_.current();
+  operation op;
+  http::response r;
+  std::string key;
   route_ = "none";
-  http::response r = co_await respond();
+  if (prepare(op, r, key)) {
+    if (op.what == operation::kind::answer) {
+      r = std::move(op.ready);
+    } else if (op.what == operation::kind::events) {
+      r.content_type = "text/event-stream";
+    } else {
+      submit(op);
+      bool in_time = true;
+      if (op.waits) {
+        co_await wait_and_watch();
+      } else if (op.what == operation::kind::probe) {
+        const auto which =
+            co_await verge::select(recv(answered_), recv(verge::after(house_.limits.probe)));
+        in_time = which == 0;
+      } else {
+        static_cast<void>(co_await recv(answered_));
+      }
+      r = conclude(op, in_time);
+    }
+    if (!key.empty()) house_.answers.end(key, r, r.status < 300);
+  }
   if (house_.log != nullptr) log(r, begin);
-  if (std::exchange(streams_, false)) {
+  if (op.what == operation::kind::events && r.status == 200 && asked.method() == "GET") {
     co_await stream_events();
     co_return false;
   }
-  const http::request& asked = parser_.current();
   const bool may_stay = !broken_ && !house_.stopping.load(std::memory_order_relaxed);
   const http::connection after = http::connection_after(asked, may_stay);
   const bool with_body = asked.method() != "HEAD";
@@ -153,54 +173,51 @@ verge::task<bool> web_connection::serve() {
   co_return false;
 }
 
-/// The response to the current request: from the stored ones if it was sent before.
-verge::task<http::response> web_connection::respond() {
+/// Reads the request. False if the response is known already: it is refused, or it was answered
+/// before. `key` is set if its response is to be kept.
+bool web_connection::prepare(operation& op, http::response& r, std::string& key) {
   const http::request& asked = parser_.current();
-  operation op;
-  http::response r;
-  std::string key;
   try {
     if (house_.check_host) check_host(asked, house_.hosts);
     check_origin(asked);
     op = plan(asked, house_.limits.api);
     route_ = op.route;
-    if (house_.door != nullptr) admit(op);
-    if (may_repeat(asked)) {
-      key = asked.header("idempotency-key");
-      std::string print(asked.target());
-      print.append("\n").append(asked.body());
-      switch (house_.answers.begin(key, print, r)) {
-        case idempotency::found::nothing:
-          break;
-        case idempotency::found::answer:
-          r.headers += "Idempotency-Replayed: true\r\n";
-          co_return r;
-        case idempotency::found::other:
-          throw refused({.status = 422,
-                         .type = "idempotency-mismatch",
-                         .detail =
-                             "this Idempotency-Key belongs to another request: take a new one "
-                             "for every request, and the same only to send it again"});
-        case idempotency::found::busy:
-          throw refused({.status = 409,
-                         .type = "idempotency-busy",
-                         .detail = "the first request with this Idempotency-Key is being done: try "
-                                   "again in a moment",
-                         .headers = "Retry-After: 1\r\n"});
-      }
+    std::string caller_id;
+    if (house_.door != nullptr) caller_id = admit(op);
+    if (!may_repeat(asked)) return true;
+    // The keys of one caller are not those of another.
+    std::string mine = caller_id + "\n";
+    mine.append(asked.header("idempotency-key"));
+    std::string print(asked.target());
+    print.append("\n").append(asked.body());
+    switch (house_.answers.begin(mine, print, r)) {
+      case idempotency::found::nothing:
+        key = std::move(mine);
+        return true;
+      case idempotency::found::answer:
+        r.headers += "Idempotency-Replayed: true\r\n";
+        return false;
+      case idempotency::found::other:
+        throw refused({.status = 422,
+                       .type = "idempotency-mismatch",
+                       .detail = "this Idempotency-Key belongs to another request: take a new one "
+                                 "for every request, and the same only to send it again"});
+      case idempotency::found::busy:
+        throw refused({.status = 409,
+                       .type = "idempotency-busy",
+                       .detail = "the first request with this Idempotency-Key is being done: try "
+                                 "again in a moment",
+                       .headers = "Retry-After: 1\r\n"});
     }
   } catch (const refused& e) {
     r = response_of(e.what_is_wrong());
-    co_return r;
   }
-  r = co_await perform(std::move(op));
-  if (!key.empty()) house_.answers.end(key, r, r.status < 300);
-  co_return r;
+  return false;
 }
 
-/// Throws `refused` unless the request shows a token that allows it.
-void web_connection::admit(operation& op) const {
-  if (op.needs == scope::open) return;
+/// Throws `refused` unless the request shows a token that allows it. Returns the token's id.
+std::string web_connection::admit(operation& op) const {
+  if (op.needs == scope::open) return {};
   constexpr std::string_view scheme = "bearer ";
   const std::string_view given = parser_.current().header("authorization");
   const bool is_bearer =
@@ -235,14 +252,10 @@ void web_connection::admit(operation& op) const {
   for (command& c : op.commands) {
     if (!may_give(*who, c)) forbid("is not for the tube that dead tasks are to move to");
   }
+  return who->record().id;
 }
 
-verge::task<http::response> web_connection::perform(operation op) {
-  if (op.what == operation::kind::answer) co_return std::move(op.ready);
-  if (op.what == operation::kind::events) {
-    streams_ = parser_.current().method() == "GET";
-    co_return http::response{.content_type = "text/event-stream"};
-  }
+void web_connection::submit(operation& op) {
   {
     std::lock_guard held(lock_);
     replies_.clear();
@@ -253,26 +266,25 @@ verge::task<http::response> web_connection::perform(operation op) {
   requests.reserve(op.commands.size());
   for (command& c : op.commands) requests.push_back({self, std::move(c)});
   house_.to.submit(requests);
-  const bool complete = co_await wait_for_replies(op.waits, op.what == operation::kind::probe);
+}
+
+http::response web_connection::conclude(const operation& op, bool in_time) {
   std::vector<reply> replies;
   {
     std::lock_guard held(lock_);
+    in_time &= replies_.size() >= expected_;
     expected_ = 0;
-    replies = std::exchange(replies_, {});
+    replies.swap(replies_);
   }
-  http::response r;
   try {
-    if (!complete) {
-      broken_ = true;
-      throw refused({.status = 503,
-                     .type = "store-failed",
-                     .detail = "the server does not answer: its disk may be stuck"});
-    }
-    r = op.answer(replies);
+    if (in_time) return op.answer(replies);
+    broken_ = true;
+    throw refused({.status = 503,
+                   .type = "store-failed",
+                   .detail = "the server does not answer: its disk may be stuck"});
   } catch (const refused& e) {
-    r = response_of(e.what_is_wrong());
+    return response_of(e.what_is_wrong());
   }
-  co_return r;
 }
 
 void web_connection::log(const http::response& r, clock::time_point begin) {
@@ -299,27 +311,17 @@ verge::task<> web_connection::stream_events() {
   house_.events->forget(events);
 }
 
-/// False if the replies have not come.
-verge::task<bool> web_connection::wait_for_replies(bool may_be_long, bool is_probe) {
-  if (is_probe) {
-    const auto which =
-        co_await verge::select(recv(answered_), recv(verge::after(house_.limits.probe)));
-    if (which != 0) co_return false;
-  } else if (may_be_long) {
-    conn_.set_read_deadline(no_deadline);
-    auto watching = go(&web_connection::watch, shared_from_this());
-    static_cast<void>(co_await recv(answered_));
-    watching.cancel();
-    try {
-      already_read_ = co_await watching;
-    } catch (const verge::cancelled&) {
-      already_read_ = 0;
-    }
-  } else {
-    static_cast<void>(co_await recv(answered_));
+/// Waits for the replies, and sees meanwhile whether the client leaves.
+verge::task<> web_connection::wait_and_watch() {
+  conn_.set_read_deadline(no_deadline);
+  auto watching = go(&web_connection::watch, shared_from_this());
+  static_cast<void>(co_await recv(answered_));
+  watching.cancel();
+  try {
+    already_read_ = co_await watching;
+  } catch (const verge::cancelled&) {
+    already_read_ = 0;
   }
-  std::lock_guard held(lock_);
-  co_return replies_.size() >= expected_;
 }
 
 /// Reads while a reserve waits: the next request, which is kept, or the end of the connection,
@@ -336,12 +338,18 @@ verge::task<bool> web_connection::send(http::response r, http::connection after,
     r = refuse_http(503, "there is no memory for the response: try again");
     after = http::connection::closes;
   }
-  r.headers.insert(0, always);
+  r.headers.append(always);
   std::string out;
   out.reserve(512 + (with_body ? r.body.size() : 0));
   http::write_head(out, r, after);
   if (with_body) out.append(r.body);
-  const bool sent = co_await write(out);
+  // Nearly always the kernel takes all of it at once, and no task is needed.
+  conn_.set_write_deadline(clock::now() + house_.limits.write);
+  const auto first = co_await conn_.write_some(out);
+  bool sent = !first.error;
+  if (sent && first.bytes < out.size()) {
+    sent = co_await write(std::string_view(out).substr(first.bytes));
+  }
   static_cast<void>(share_.hold(http::memory_share::answer, 0));
   co_return sent;
 }

@@ -87,18 +87,18 @@ class web_connection final : public client, public std::enable_shared_from_this<
   static verge::task<> run(std::shared_ptr<web_connection> self);
   static verge::task<std::size_t> watch(std::shared_ptr<web_connection> self);
   verge::task<> converse();
-  verge::task<bool> take(std::string_view& received);
   verge::task<bool> serve();
-  verge::task<http::response> respond();
-  verge::task<http::response> perform(operation op);
+  bool prepare(operation& op, http::response& r, std::string& key);
+  void submit(operation& op);
+  http::response conclude(const operation& op, bool in_time);
+  verge::task<> wait_and_watch();
   verge::task<> stream_events();
   void log(const http::response& r, clock::time_point begin);
-  verge::task<bool> wait_for_replies(bool may_be_long, bool is_probe);
   verge::task<bool> send(http::response r, http::connection after, bool with_body);
   verge::task<bool> write(std::string_view bytes);
   verge::task<> say_goodbye();
   void set_read_deadline();
-  void admit(operation& op) const;
+  std::string admit(operation& op) const;
 
   web_house& house_;
   stream_socket conn_;
@@ -108,7 +108,6 @@ class web_connection final : public client, public std::enable_shared_from_this<
   std::array<char, 8192> in_;
   std::size_t already_read_{0};  ///< bytes of in_ that the watching task has read
   bool broken_{false};           ///< a reply is outstanding that no request waits for
-  bool streams_{false};          ///< the response is a stream of events
   std::string_view route_;       ///< of the request that is served
 
   std::mutex lock_;

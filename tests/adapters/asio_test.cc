@@ -37,5 +37,8 @@ using error_code = std::error_code;
 using verge::test::scale;
 
 #include <adapters/asio_cases.h>
+//
+#include <adapters/asio_simulation_cases.h>
+#include <adapters/asio_stress_cases.h>
 
 }  // namespace

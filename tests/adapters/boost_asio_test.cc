@@ -3,9 +3,10 @@
 #include <verge/boost_asio.h>
 //
 #include <boost/asio.hpp>
-#if defined(BOOST_ASIO_HAS_CO_AWAIT) && \
-    __has_include(<boost/asio/experimental/awaitable_operators.hpp>)
+#if defined(BOOST_ASIO_HAS_CO_AWAIT)
+#if __has_include(<boost/asio/experimental/awaitable_operators.hpp>)
 #include <boost/asio/experimental/awaitable_operators.hpp>
+#endif
 #endif
 #include <gtest/gtest.h>
 #include <support/scale.h>
@@ -40,5 +41,8 @@ using error_code = boost::system::error_code;
 using verge::test::scale;
 
 #include <adapters/asio_cases.h>
+//
+#include <adapters/asio_simulation_cases.h>
+#include <adapters/asio_stress_cases.h>
 
 }  // namespace

@@ -3,6 +3,7 @@
 //   verge serve ...       serves delayed tasks that survive a crash
 //   verge put, reserve, peek, cancel, reschedule, kick, stats, drain, backup
 //                         are its client
+//   verge top             shows it and its tubes in a terminal
 //   verge token ...       makes, lists and revokes tokens for it
 //   verge check DIR       proves that what such a server has kept is in order
 //   verge bench ...       measures verge's engines and other systems side by side
@@ -25,6 +26,7 @@
 #include "serve_command.h"
 #include "task_commands.h"
 #include "token_command.h"
+#include "top_command.h"
 #endif
 
 namespace {
@@ -54,6 +56,7 @@ int main(int argc, char** argv) {
   verge::server::serve_command server(app, *app.get_subcommand("bench"));
   verge::server::task_commands tasks(app);
   verge::server::token_command tokens(app);
+  verge::server::top_command top(app);
 #endif
 
   std::string name;
@@ -71,6 +74,7 @@ int main(int argc, char** argv) {
     if (server.parsed()) return server.run();
     if (tasks.parsed()) return tasks.run();
     if (tokens.parsed()) return tokens.run();
+    if (top.parsed()) return top.run();
 #endif
     return bench.run();
   } catch (const CLI::ParseError& e) {

