@@ -15,8 +15,8 @@
 /// RocksDB alone does not do that. It drops a batch whose end is missing, in older logs too, but
 /// refuses to open a log if a part in the middle of the last batch is missing. And if a flipped bit
 /// makes a record seem to go on beyond the end of the log, it takes that for a missing end, and
-/// silently drops all that follows in that block of 32 KiB. So both are decided here, before RocksDB
-/// opens the directory:
+/// silently drops all that follows in that block of 32 KiB. So both are decided here, before
+/// RocksDB opens the directory:
 ///
 ///  - A part of the last batch is missing or reads as zeros: torn. The batch is cut off. A batch
 ///    that is whole does not end in zeros: the store sees to that.
