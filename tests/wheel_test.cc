@@ -345,6 +345,9 @@ class scarce_pages final : public page_source {
   void unmap(void* memory, std::size_t bytes) noexcept override {
     system_pages().unmap(memory, bytes);
   }
+  void discard(void* memory, std::size_t bytes) noexcept override {
+    system_pages().discard(memory, bytes);
+  }
   void prefer_huge_pages(void*, std::size_t, bool) noexcept override {}
 
  private:
