@@ -1,0 +1,15 @@
+# GoogleTest's headers, compiled once for all tests: they take longer than most tests. Not with a
+# compiler cache, which does better without.
+if(NOT TARGET verge_test_headers AND NOT CMAKE_CXX_COMPILER_LAUNCHER
+   AND NOT CMAKE_CROSSCOMPILING AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cc "")
+  add_library(verge_test_headers OBJECT ${PROJECT_BINARY_DIR}/test_headers.cc)
+  target_link_libraries(verge_test_headers PRIVATE verge_options GTest::gmock)
+  target_precompile_headers(verge_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+endif()
+
+function(verge_use_test_headers target)
+  if(TARGET verge_test_headers)
+    target_precompile_headers(${target} REUSE_FROM verge_test_headers)
+  endif()
+endfunction()
