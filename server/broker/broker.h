@@ -22,7 +22,7 @@
 
 /// The broker: tubes, waiting clients, leases, and the window of near tasks.
 ///
-/// It is a state machine for one thread, the committer's. Time is given to it; it knows neither
+/// It is a state machine for one task, the committer's. Time is given to it; it knows neither
 /// sockets nor threads, and of the disk only the store's interface. The committer works in rounds:
 ///
 ///   broker.begin(clock::now(), wall now)

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include <verge/time.h>

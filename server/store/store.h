@@ -14,7 +14,7 @@
 /// Where tasks are kept. One interface for all stores; tests/store_test.cc holds each to it.
 ///
 /// Ground rules:
-///  - One thread uses a store: the committer. Calls block.
+///  - One task uses a store: the committer. Calls block.
 ///  - write() is atomic: after a crash either all of a batch is there or nothing of it. When it
 ///    returns the batch is as durable as the store was opened for. Batches are written in order: if
 ///    one is there, those before it are.

@@ -4,26 +4,11 @@
 # the lines after it are what it prints, where "..." stands for anything.
 # usage: curl_examples.sh VERGE DOCUMENT
 set -uo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/support/served.sh"
 verge=$(realpath "$1")
 document=$(realpath "$2")
-scratch=$(mktemp -d)
-server=
-cleanup() {
-  [[ -n $server ]] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null
-  rm -rf "$scratch"
-}
-trap cleanup EXIT
 cd "$scratch" || exit
-
-"$verge" serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --data "$scratch/tasks" >"$scratch/log" &
-server=$!
-address=
-for ((i = 0; i < 600; ++i)); do
-  address=$(sed -n 's|.*http://\(127\.0\.0\.1:[0-9]*\)/.*|\1|p' "$scratch/log")
-  [[ -n $address ]] && break
-  sleep 0.1
-done
-[[ -n $address ]] || { echo "the server does not start" >&2; exit 1; }
+start_server "$verge" --http 127.0.0.1:0
 
 failed=0
 examples=0

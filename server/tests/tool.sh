@@ -2,14 +2,8 @@
 # `verge token`, `verge top` and the doors of `verge serve`, as an operator uses them.
 # usage: tool.sh VERGE
 set -uo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/support/served.sh"
 verge=$(realpath "$1")
-scratch=$(mktemp -d)
-server=
-cleanup() {
-  [[ -n $server ]] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null
-  rm -rf "$scratch"
-}
-trap cleanup EXIT
 cd "$scratch" || exit
 failed=0
 expect() {  # PATTERN COMMAND...
@@ -22,20 +16,6 @@ expect() {  # PATTERN COMMAND...
     failed=1
   fi
 }
-start() {  # [ARGUMENTS]
-  : >log
-  "$verge" serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --data tasks "$@" >log 2>errors &
-  server=$!
-  address=
-  for ((i = 0; i < 600; ++i)); do
-    address=$(sed -n 's/.* at \(127\.0\.0\.1:[0-9]*\),.*/\1/p' log)
-    [[ -n $address ]] && grep -q http log && return
-    sleep 0.1
-  done
-  echo "the server does not start"
-  exit 1
-}
-stop() { kill "$server" && wait "$server"; server=; }
 
 # Tokens.
 expect 'vt_????????_*' "$verge" token add shop --scope put,work --tube 'orders*' --expires 30d --limit 9
@@ -54,18 +34,19 @@ expect 'verge: the certificate x.pem cannot be used*' \
   "$verge" serve --listen 127.0.0.1:0 --data none --tls-cert x.pem --tls-key x.pem
 
 # A server with tokens, seen by top.
-start --tokens verge-tokens.json --log json
-expect '*does not accept the token*' "$verge" top --at "$address" --token wrong --times 1
-expect '*the server says DENIED*' "$verge" top --at "$address" --times 1
+start_server "$verge" --http 127.0.0.1:0 --tokens verge-tokens.json --log json
+at=127.0.0.1:$port
+expect '*does not accept the token*' "$verge" top --at "$at" --token wrong --times 1
+expect '*the server says DENIED*' "$verge" top --at "$at" --times 1
 expect 'up * s, * connections*tasks: 0 ready*tube *ready*delayed*default *' \
-  "$verge" top --at "$address" --token "$token" --times 2 --every 0.05
+  "$verge" top --at "$at" --token "$token" --times 2 --every 0.05
 kill -HUP "$server"
 for ((i = 0; i < 600; ++i)); do
   grep -q 'again' log && break
   sleep 0.1
 done
 expect '*read tokens and certificate again*' cat log
-stop
+stop_server
 expect '{"time":"*Z","event":"started","version":"*"event":"reloaded"*"event":"stopped","status":0}' cat errors
 grep -q "$token" log errors && { echo "FAILED: the token is in the log"; failed=1; }
 ((failed)) || echo "all as expected"
