@@ -117,12 +117,11 @@ constexpr bool releases(std::memory_order o) {
 template <class T>
 class weak_atomic {
  public:
-  explicit weak_atomic(T v = T{}) { reset(v); }
-  /// In prepare(): no step.
+  /// In prepare(), after the memory's begin(), and before any other use: no step.
   void reset(T v) {
     stores_.assign(1, {v, {}});
     last_seq_cst_ = 0;
-    id_ = weak_memory::now == nullptr ? 0 : weak_memory::now->new_location();
+    id_ = weak_memory::now->new_location();
   }
 
   T load(std::memory_order order = std::memory_order_seq_cst) const {
