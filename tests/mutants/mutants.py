@@ -257,12 +257,16 @@ def main():
     options.add_argument("--jobs", type=int, default=os.cpu_count())
     options.add_argument("--json", type=pathlib.Path, default=WORK / "mutants.json")
     options.add_argument("--list", action="store_true")
+    options.add_argument("--tests", help="only these, with commas")
+    options.add_argument("--reached", action="store_true", help="only faults that a test comes by")
     options.add_argument("--minutes", type=float, default=0, help="begin no more after so many")
     chosen = options.parse_args()
     if chosen.list:
         for m in generate(set()):
             print(m["id"], f"{m['file']}:{m['line']}", m["kind"], m["text"], sep="\t")
         return
+    if chosen.tests:
+        TESTS[:] = chosen.tests.split(",")
     began = time.monotonic()
     mutants = build(chosen.jobs)
     print(f"mutants: {len(mutants)} in all", flush=True)
@@ -278,6 +282,9 @@ def main():
         reached[test] = set(map(int, coverage.read_text().split())) if coverage.exists() else set()
 
     pool = [m for m in mutants if not chosen.part or part_of(m["file"]) == chosen.part]
+    if chosen.reached:
+        pool = [m for m in pool if any(m["id"] in ids for ids in reached.values())]
+        print(f"mutants: the tests come by {len(pool)}", flush=True)
     if chosen.sample != "all":
         pool = random.Random(chosen.seed).sample(pool, min(int(chosen.sample), len(pool)))
 
