@@ -43,8 +43,9 @@ task_server::task_server(server_options options, std::function<void(const std::s
       store_(open_store(options_)),
       committer_(std::make_unique<committer>(*store_, options_.broker)),
       runtime_({.processors = options_.processors}) {
-  house_ = std::make_unique<connection_house>(*committer_, options_.limits,
-                                              beanstalk::identify(options_.limits.body));
+  house_.reset(new connection_house{.to = *committer_,
+                                    .limits = options_.limits,
+                                    .me = beanstalk::identify(options_.limits.body)});
   if (!options_.tokens.empty()) gate_ = std::make_unique<gate>(options_.tokens);
   if (options_.tls) tls_ = std::make_unique<tls_door>(*options_.tls);
   house_->door = gate_.get();

@@ -52,19 +52,21 @@ std::string_view view(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
 void make_directory(const std::filesystem::path& path) {
   const auto whole = std::filesystem::absolute(path / ".").lexically_normal().parent_path();
   const auto parent = whole.parent_path();
-  const auto failed = [&](const std::string& doing) {
-    return store_error(doing + " " + parent.string() + " failed: " + std::strerror(errno) +
+  const auto failed = [&](const std::string& doing, int error) {
+    return store_error(doing + " " + parent.string() +
+                       " failed: " + std::generic_category().message(error) +
                        "; see that it is on a disk that works, and may be written");
   };
   if (!std::filesystem::exists(parent)) make_directory(parent);
-  if (::mkdir(whole.c_str(), 0755) != 0 && errno != EEXIST) throw failed("making a directory in");
+  if (::mkdir(whole.c_str(), 0755) != 0 && errno != EEXIST)
+    throw failed("making a directory in", errno);
   const int fd = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // Where it may not be read, another user has created the directory, and before.
   if (fd < 0 && errno == EACCES) return;
   const bool synced = fd >= 0 && ::fsync(fd) == 0;
-  const auto error = failed("syncing");
+  const int error = errno;
   if (fd >= 0) ::close(fd);
-  if (!synced) throw error;
+  if (!synced) throw failed("syncing", error);
 }
 
 class rocks_store final : public store {

@@ -113,6 +113,7 @@ operation plan(const http::request& r, const api_settings& limits) {
 
 std::vector<route_name> all_routes() {
   std::vector<route_name> names;
+  names.reserve(std::size(routes));
   for (const route& one : routes) names.push_back({one.method, one.pattern});
   return names;
 }
