@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -173,6 +175,45 @@ TEST(documents, include_only_what_is_there) {
     }
   }
   EXPECT_GT(includes, 25);
+}
+
+// The README says in how many workloads verge is ahead, even (within a quarter) and behind: as many
+// as its table has.
+TEST(readme, counts_what_its_table_shows) {
+  const std::regex row(R"(\|.*\| [\d.,]+ [^|]*\| [\d.,]+ [^|]*\| ([\d.]+)x \|)");
+  const std::regex sentence(
+      R"(Of (\d+) workloads.*ahead in (\d+), even in (\d+), behind in (\d+).*)");
+  std::array<int, 4> counted{};
+  std::array<int, 4> said{};
+  for (const std::string& line : read_lines(root / "README.md")) {
+    std::smatch match;
+    if (std::regex_match(line, match, row)) {
+      const double ratio = std::stod(match[1]);
+      ++counted[0];
+      ++counted[ratio > 1.25 ? 1 : ratio >= 0.8 ? 2 : 3];
+    } else if (std::regex_match(line, match, sentence)) {
+      for (std::size_t i = 0; i < said.size(); ++i) said[i] = std::stoi(match[i + 1]);
+    }
+  }
+  EXPECT_GT(counted[0], 15);
+  EXPECT_EQ(said, counted) << "workloads, ahead, even, behind";
+}
+
+// Each package manager wants the version in a file of its own.
+TEST(packages, have_the_version_of_the_library) {
+  const std::string version = verge::version();
+  const std::map<std::string, std::string> says{
+      {"debian/changelog", "verge (" + version + "-"},
+      {"meson.build", "  version: '" + version + "'"},
+      {"packaging/conan/conanfile.py", "    version = \"" + version + "\""},
+      {"packaging/meson/verge.wrap", "revision = v" + version},
+      {"packaging/vcpkg/ports/verge/vcpkg.json", "  \"version\": \"" + version + "\""},
+  };
+  for (const auto& [file, line] : says) {
+    bool found = false;
+    for (const auto& l : read_lines(root / file)) found = found || l.starts_with(line);
+    EXPECT_TRUE(found) << file << " has no line that begins with: " << line;
+  }
 }
 
 TEST(changelog, names_the_version) {

@@ -53,6 +53,8 @@ async function look(browser, name, width, theme, motion) {
       heading: document.querySelector('h1').textContent.length,
       moving: document.getAnimations().filter((a) => a.playState === 'running' &&
         a.effect.target.closest('svg[role=img]')).length,
+      pairs: [...document.querySelectorAll('.side-by-side')].map((d) =>
+        [...d.querySelectorAll('.highlight')].map((h) => Math.round(h.getBoundingClientRect().top))),
       drawings: document.querySelectorAll('svg[role=img]').length,
     };
   });
@@ -66,6 +68,8 @@ async function look(browser, name, width, theme, motion) {
     check(seen.drawings === 4, `${where} has ${seen.drawings} drawings`);
     check((seen.moving > 0) === (motion === 'no-preference'), `${where}: ${seen.moving} parts move with ${motion}`);
   }
+  for (const [before, after] of seen.pairs)
+    check((before === after) === (width === 1280), `${where}: before and after are at ${before} and ${after}`);
   const file = `${name.replace('/', '-')}-${width}-${theme}${motion === 'reduce' ? '-still' : ''}.png`;
   if (motion === 'reduce' || name !== 'how-timers-are-stored')
     await page.screenshot({ path: path.join(pictures, file), fullPage: width === 400 });

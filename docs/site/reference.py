@@ -151,8 +151,10 @@ def template(parameters):
 def tidy(text):
     text = re.sub(r"\[\[nodiscard(\(.*?\))?\]\] ?", "", text)
     text = re.sub(r'nodiscard\("[^"]*"\) ?', "", text)
+    text = text.replace("typename detail::results_of< T >::type", "std::vector< T >")
     text = re.sub(r"detail::(\w+_operation)\b(< .*? >)?", "/* operation */", text)
-    text = re.sub(r"\b(\w+) (&{1,2}|\*)(?=\w|\))", r"\1\2 ", text).replace("& )", "&)")
+    text = re.sub(r"(\w|>) (&{1,2}|\*)", r"\1\2", text)
+    text = re.sub(r"([\w>](?:&{1,2}|\*))(?=\w)", r"\1 ", text)
     text = re.sub(r"< ", "<", re.sub(r" >", ">", text))
     return wrapped(text)
 
@@ -325,7 +327,7 @@ def slug(name):
 
 
 def escape(name):
-    return name.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+    return f"`{name}`"
 
 
 def first_sentence(essay):
@@ -349,10 +351,10 @@ def write(root, out):
         essay = header.essay()
         if not essay:
             w.faults.append(f"include/{name}: it does not begin with what it is for")
-        body = "\n".join(text for _, text in sorted(w.parts[name], key=lambda p: p[0]))
+        body = "\n\n".join(text for _, text in sorted(w.parts[name], key=lambda p: p[0]))
         (folder / f"{stem}.md").write_text(
             f"# &lt;{name}&gt;\n\n{markdown(essay)}\n\n{body}\n")
-        pages.append((f"<{name}>", f"reference/{stem}.md"))
+        pages.append((name, f"reference/{stem}.md"))
         rows.append(f"| [&lt;{name}&gt;]({stem}.md) | {first_sentence(essay)} |")
     names = sorted(set(w.names), key=lambda n: n[0].lower())
     listed = "\n".join(f"- [{escape(n)}]({pathlib.Path(h).stem}.md#{a})" for n, h, a in names)
