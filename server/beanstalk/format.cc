@@ -229,6 +229,8 @@ void append_reply(std::string& out, const reply& r, const server_identity& me) {
     case answer::done:
       out.append("DONE\r\n");
       return;
+    case answer::no_push:
+    case answer::push_is:  // no command of this protocol gets these
     case answer::denied:
       out.append("DENIED\r\n");
       return;

@@ -59,6 +59,8 @@ task_server::task_server(server_options options, std::function<void(const std::s
     clock_watch_ = fd::adopt(make_clock_watch()).or_throw();
     co_return;
   });
+  pusher_ = std::make_unique<push::pusher>(runtime_, *committer_, options_.push);
+  signs_.push = &pusher_->figures();
   if (options_.http) {
     web::api_settings& api = options_.http->limits.api;
     api.condition = &signs_;
@@ -89,6 +91,10 @@ void task_server::drain(bool on) {
   const auto from = std::make_shared<messenger>();
   committer_->submit({from, command(verb::drain, on ? 1U : 0U)});
   committer_->submit({from, command(verb::leave)});
+}
+
+void task_server::submit(std::shared_ptr<client> from, command c) {
+  committer_->submit({std::move(from), std::move(c)});
 }
 
 verge::task<> task_server::accept() {
@@ -161,6 +167,7 @@ void task_server::stop() {
   // A client that does not take its replies does not keep the server from ending.
   const auto open = [this] { return house_->open.load() + (web_ != nullptr ? web_->open() : 0); };
   for (int i = 0; i < 500 && open() != 0; ++i) std::this_thread::sleep_for(10ms);
+  pusher_->stop();
   committer_->stop();
   committing_.join();
 }

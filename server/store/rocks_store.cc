@@ -130,6 +130,9 @@ class rocks_store final : public store {
     for (i->Seek("U"); i->Valid() && i->key().starts_with("U"); i->Next()) {
       r.tubes.push_back(parse_tube(tube_at(view(i->key()), 1), view(i->value())));
     }
+    for (i->Seek("N"); i->Valid() && i->key().starts_with("N"); i->Next()) {
+      r.notes.push_back({std::string(view(i->key()).substr(1)), std::string(view(i->value()))});
+    }
     require(i->status(), "reading");
     return r;
   }
@@ -144,6 +147,8 @@ class rocks_store final : public store {
     for (const batch::insertion& i : b.insertions) insert(i);
     for (const tube_record& t : b.tubes) put(tube_key(t.number), tube_value(t));
     for (const tube_number n : b.tubes_removed) require_batch(changes_.Delete(tube_key(n)));
+    for (const std::string& n : b.notes_removed) require_batch(changes_.Delete(note_key(n)));
+    for (const note& n : b.notes) put(note_key(n.name), n.text);
     if (b.id_ceiling) put(mark_key("ids"), number_value(*b.id_ceiling));
     if (b.burial_ceiling) put(mark_key("burials"), number_value(*b.burial_ceiling));
     if (b.clock_mark) {
@@ -257,20 +262,26 @@ class rocks_store final : public store {
         throw store_error(directory_ +
                           " is a RocksDB database, but not one of verge: choose another directory");
       }
-      rocksdb::WriteOptions sync;
-      sync.sync = true;
-      changes_.Clear();
-      put(format_key(), number_value(format));
-      end_batch(changes_);
-      require(db_->Write(sync, &changes_), "writing to");
-      return;
+      return write_format();
     }
     require(s, "reading");
-    if (const std::uint64_t found = parse_number(value); found != format) {
+    const std::uint64_t found = parse_number(value);
+    if (found < oldest_format || found > format) {
       throw store_error(directory_ + " has format " + std::to_string(found) +
                         ", and this version of verge knows format " + std::to_string(format) +
                         ": use the version of verge that wrote it");
     }
+    // From here on an older version must not open it: it would misread what this one writes.
+    if (found != format) write_format();
+  }
+
+  void write_format() {
+    rocksdb::WriteOptions sync;
+    sync.sync = true;
+    changes_.Clear();
+    put(format_key(), number_value(format));
+    end_batch(changes_);
+    require(db_->Write(sync, &changes_), "writing to");
   }
 
   std::uint64_t mark(std::string_view name, std::uint64_t otherwise) {
@@ -459,6 +470,7 @@ check_report check_rocks_store(const std::string& directory) {
         }
         case 'F':
         case 'M':
+        case 'N':
         case 'U':
           break;
         default:

@@ -140,6 +140,36 @@ TEST_F(a_web_server, gives_every_response_of_the_contract_and_no_other) {
   expect(400, "POST", kicks, t + "/kick", R"({"max":-1})");
   expect(404, "POST", kicks, "/v1/tubes/none/kick");
   judge(415, "POST", kicks, web().ask("POST", t + "/kick", "{}", {}));
+  // Push.
+  const std::string push = "/v1/tubes/{tube}/push";
+  expect(404, "GET", push, t + "/push");
+  expect(404, "DELETE", push, t + "/push");
+  expect(400, "PUT", push, t + "/push", R"({"url":"ftp://x/"})");
+  judge(415, "PUT", push, web().ask("PUT", t + "/push", "{}", {}));
+  expect(200, "PUT", push, t + "/push", R"({"url":"https://example.invalid/hook"})");
+  expect(200, "GET", push, t + "/push");
+  expect(400, "GET", push, t + "/push?unknown=1");
+  expect(400, "DELETE", push, t + "/push?unknown=1");
+  expect(200, "DELETE", push, t + "/push");
+  // Schedules.
+  const std::string schedule = "/v1/schedules/{name}";
+  const std::string daily = R"({"when":"@daily","tube":"t","task":{"body":"x"}})";
+  expect(201, "PUT", schedule, "/v1/schedules/s", daily);
+  expect(200, "PUT", schedule, "/v1/schedules/s", daily);
+  expect(400, "PUT", schedule, "/v1/schedules/s", "{}");
+  expect(409, "PUT", schedule, "/v1/schedules/s",
+         R"({"when":"@daily","tube":"none","task":{"body":"x","url":"http://x/"}})");
+  expect(413, "PUT", schedule, "/v1/schedules/s",
+         R"({"when":"@daily","tube":"t","task":{"body":")" + std::string(101, 'x') + "\"}}");
+  judge(415, "PUT", schedule, web().ask("PUT", "/v1/schedules/s", "{}", {}));
+  expect(200, "GET", schedule, "/v1/schedules/s");
+  expect(404, "GET", schedule, "/v1/schedules/none");
+  expect(400, "GET", schedule, "/v1/schedules/a%20b");
+  expect(200, "GET", "/v1/schedules", "/v1/schedules?limit=1");
+  expect(400, "GET", "/v1/schedules", "/v1/schedules?limit=0");
+  expect(400, "DELETE", schedule, "/v1/schedules/a%20b");
+  expect(200, "DELETE", schedule, "/v1/schedules/s");
+  expect(404, "DELETE", schedule, "/v1/schedules/s");
   expect(200, "GET", "/v1/forecast", "/v1/forecast?minutes=2");
   expect(400, "GET", "/v1/forecast", "/v1/forecast?minutes=0");
   for (const char* const plain :

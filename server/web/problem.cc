@@ -30,6 +30,8 @@ constexpr std::array titles{
     pair{"unauthorized", "A token is needed"},
     pair{"forbidden", "The token does not allow this"},
     pair{"too-many-requests", "The token's limit is reached"},
+    pair{"no-push", "The tube's tasks are not pushed"},
+    pair{"too-many", "There are too many of these"},
     pair{"draining", "The server takes no more tasks"},
     pair{"store-failed", "The server cannot write"},
     pair{"overloaded", "The server has no room for this now"},

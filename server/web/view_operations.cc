@@ -57,6 +57,14 @@ void refuse_reply(const reply& r) {
                      .type = "stale-lease",
                      .detail = "the lease has ended, and another worker may have the task: stop "
                                "working on it"});
+    case answer::denied:
+      throw refused(
+          {.status = 403, .type = "forbidden", .detail = "the token is not for that tube"});
+    case answer::no_push:
+      throw refused({.status = 409,
+                     .type = "no-push",
+                     .detail = "a task has a url, but the tube's tasks are not pushed: PUT "
+                               "/v1/tubes/{tube}/push first"});
     case answer::draining:
       throw refused({.status = 503,
                      .type = "draining",
