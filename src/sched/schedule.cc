@@ -176,7 +176,7 @@ void live_scheduler::stop_spinning_without_work(worker& w) noexcept {
   idle_.stop_spinning(w);
   full_fence();
   if (!anything_queued()) return;
-  std::lock_guard held(lock_);
+  const taking_lock held(*this);
   w.held = take_idle_locked();
   if (w.held != nullptr) idle_.start_spinning(w);
 }
@@ -347,6 +347,7 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   }
   poll_.end(woke);
 
+  monitor_.call_if_asleep();  // before the processor is taken, which it is to watch
   w.held = take_idle_or_spare(next.of);
   if (w.held == nullptr) {
     inject(std::move(found));
