@@ -94,6 +94,7 @@ std::optional<wall_time> object_reader::time(const char* name) {
 
 std::optional<std::string> object_reader::tube(const char* name) {
   auto given = text(name);
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): `given` is not changed before
   if (given && !is_name(given->data(), given->size())) {
     refuse(name,
            "has to be the name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( ), not "
@@ -143,11 +144,10 @@ const json& object_reader::object(const char* name) {
 void object_reader::finish() const {
   for (const auto& [name, value] : object_.items()) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    std::string names;
-    for (const std::string_view k : known_) names.append(names.empty() ? "" : ", ").append(k);
-    throw refused({.type = "unknown-field",
-                   .detail = "there is no field '" + name + "' here; there are: " + names,
-                   .where = at_ + "/" + name});
+    std::string detail = "there is no field '" + name + "' here; there are: ";
+    for (const std::string_view k : known_)
+      detail.append(k == known_.front() ? "" : ", ").append(k);
+    throw refused({.type = "unknown-field", .detail = detail, .where = at_ + "/" + name});
   }
 }
 
