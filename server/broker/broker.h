@@ -124,6 +124,17 @@ class broker {
   bool lacks_push(const tube& t, const command& cmd) const;
   void write_note(std::string name, std::optional<std::string> text);
 
+  // once.cc: commands that come twice.
+  void recover_once(const note& n);
+  void run_once(client& c, command& cmd);
+  void forget_old_answers();
+
+  // limits.cc: how many tasks a tube takes.
+  void recover_limit(const note& n);
+  void run_limit(client& c, const command& cmd);
+  bool is_full(tube& t, const command& cmd);
+  std::optional<std::uint64_t> limit_of(const std::string& tube) const;
+
   // recurring.cc: schedules, and their firing.
   struct recurrence;
   using shared_recurrence = std::shared_ptr<recurrence>;
@@ -247,6 +258,15 @@ class broker {
   std::map<std::string, std::optional<std::string>> changed_notes_;  ///< nothing: removed
 
   std::map<std::string, shared_push, std::less<>> pushes_;  ///< by tube
+  /// What was answered, by the key of `once`; and the keys by age.
+  struct answered {
+    std::string print;
+    reply said;
+    wall_time at{0};
+  };
+  std::map<std::string, answered> answered_;
+  std::set<std::pair<wall_time, std::string>> answered_by_age_;
+  std::map<std::string, std::uint64_t> limits_;  ///< of tubes
   std::map<std::string, shared_recurrence> schedules_;
   std::set<std::pair<wall_time, std::string>> firings_;  ///< when each schedule fires next
   std::vector<std::pair<client*, reply>> replies_;

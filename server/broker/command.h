@@ -46,6 +46,7 @@ enum class verb : std::uint8_t {
   follow_push,   ///< for the part that sends: the settings of all tubes now, and each change
   undelivered,   ///< a push has failed
   postpone,      ///< a push was not tried: as if the task had not been handed out
+  limit,         ///< how many tasks a tube takes
   set_schedule,  ///< a task recurs from now on
   remove_schedule,
   show_schedule,
@@ -114,9 +115,11 @@ enum class answer : std::uint8_t {
   shown,   ///< see reply::shown
   failed,  ///< an operator's command; `text` says why
   done,
-  denied,   ///< the caller may not touch that tube
-  no_push,  ///< a task with a URL, in a tube whose tasks are not pushed
-  push_is,  ///< to one that follows: `text` is the tube, `push` its settings, or nothing
+  denied,  ///< the caller may not touch that tube
+  tube_full,
+  other_request,  ///< the key of `once` belongs to another one
+  no_push,        ///< a task with a URL, in a tube whose tasks are not pushed
+  push_is,        ///< to one that follows: `text` is the tube, `push` its settings, or nothing
   // Of the protocols:
   bad_format,
   unknown_command,
@@ -158,6 +161,7 @@ struct tube_view {
   std::uint64_t deletes{0}, pauses{0};
   std::uint64_t reserves{0};
   bool pushes{false}, push_disabled{false};
+  std::optional<std::uint64_t> most_tasks;
   nanoseconds oldest_ready{0};  ///< for how long the one that is due longest has been due
 };
 
@@ -215,6 +219,13 @@ using shared_schedules = std::shared_ptr<const schedule_list>;
 using view = std::variant<task_view, tube_view, server_view, std::vector<std::string>, survey_view,
                           list_view, forecast_view, shared_push, shared_schedules>;
 
+/// A command that may come twice, because its reply was lost: it is executed once, and the second
+/// one gets the reply to the first, for a day, also over a restart.
+struct once_key {
+  std::string key;
+  std::string print;  ///< of the request: another one with the same key is refused
+};
+
 struct reply {
   answer what{answer::done};
   std::uint64_t number{0};  ///< an id or a count; 0 for a reserve that did not ask for several
@@ -224,6 +235,7 @@ struct reply {
   std::shared_ptr<const view> shown;
   std::vector<std::pair<answer, task_id>> each;  ///< of put_many: what became of each
   shared_push push;
+  bool replayed{false};  ///< it is the reply to the same command, given before
 };
 
 struct command {
@@ -248,6 +260,8 @@ struct command {
   std::shared_ptr<const tube_filter> within;
   std::vector<new_task> tasks;             ///< put
   shared_push push;                        ///< set_push
+  std::shared_ptr<const once_key> once;    ///< for commands whose reply has no bodies
+  std::optional<std::uint64_t> most;       ///< limit: nothing lifts it
   std::shared_ptr<const schedule> recurs;  ///< set_schedule
   std::string url;                         ///< undelivered: where the task was sent to
   bool give_up{false};                     ///< undelivered: no further attempt

@@ -29,6 +29,8 @@ void broker::recover(clock::time_point now, wall_time wall) {
   for (const note& n : r.notes) {
     recover_push(n);
     recover_schedule(n);
+    recover_once(n);
+    recover_limit(n);
   }
   for (const tube_record& record : r.tubes) next_tube_ = std::max(next_tube_, record.number + 1);
   // The one that always exists is the first in the list, whether the store knows it or not.
@@ -117,6 +119,7 @@ void broker::resume() {
 
 void broker::run(client& c, command& cmd) {
   if (failed_ && cmd.what != verb::say) return say(c, answer::internal_error);
+  if (cmd.once != nullptr) return run_once(c, cmd);
   ++figures_.commands[static_cast<std::size_t>(cmd.what)];
   switch (cmd.what) {
     case verb::put:
@@ -153,6 +156,8 @@ void broker::run(client& c, command& cmd) {
     case verb::clear_push:
     case verb::show_push:
       return run_push(c, cmd);
+    case verb::limit:
+      return run_limit(c, cmd);
     case verb::set_schedule:
     case verb::remove_schedule:
     case verb::show_schedule:
@@ -209,6 +214,7 @@ void broker::run_put(client& c, command& cmd) {
   if (&t != c.used_) doubtful_tubes_.push_back(&t);
   if (!may_touch(cmd, t)) return say(c, answer::denied);
   if (lacks_push(t, cmd)) return say(c, answer::no_push);
+  if (is_full(t, cmd)) return say(c, answer::tube_full);
   if (cmd.what == verb::put) return say(c, put(t, cmd.tasks.front()));
   reply r;
   r.what = answer::inserted_many;

@@ -163,6 +163,7 @@ scope scope_of(verb v) noexcept {
     case verb::list_schedules:
       return scope::read;
     case verb::pause:
+    case verb::limit:
     case verb::set_push:
     case verb::clear_push:
     case verb::follow_push:

@@ -41,6 +41,7 @@ constexpr std::array routes{
     route{"GET", "/v1/tubes/{tube}", scope::read, &show_tube},
     route{"POST", "/v1/tubes/{tube}/pause", scope::admin, &pause_tube},
     route{"POST", "/v1/tubes/{tube}/kick", scope::work, &kick_tube},
+    route{"PUT", "/v1/tubes/{tube}/limits", scope::admin, &limit_tube},
     route{"GET", "/v1/tubes/{tube}/push", scope::read, &show_push},
     route{"PUT", "/v1/tubes/{tube}/push", scope::admin, &set_push},
     route{"DELETE", "/v1/tubes/{tube}/push", scope::admin, &clear_push},

@@ -40,6 +40,7 @@ operation list_tubes(call& c);
 operation show_tube(call& c);
 operation pause_tube(call& c);
 operation kick_tube(call& c);
+operation limit_tube(call& c);
 operation show_server(call& c);
 operation drain_server(call& c);
 operation show_forecast(call& c);

@@ -30,6 +30,7 @@ constexpr std::array titles{
     pair{"unauthorized", "A token is needed"},
     pair{"forbidden", "The token does not allow this"},
     pair{"too-many-requests", "The token's limit is reached"},
+    pair{"tube-full", "The tube takes no more tasks"},
     pair{"no-push", "The tube's tasks are not pushed"},
     pair{"too-many", "There are too many of these"},
     pair{"draining", "The server takes no more tasks"},

@@ -253,6 +253,7 @@ ordered_json shown(const tube_view& v) {
   j["deleted"] = v.deletes;
   j["paused_for"] = v.pause_left / millisecond;
   j["oldest_ready"] = v.oldest_ready / millisecond;
+  if (v.most_tasks) j["max_tasks"] = *v.most_tasks;
   j["push"] = !v.pushes ? "off" : v.push_disabled ? "disabled" : "on";
   return j;
 }
