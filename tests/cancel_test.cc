@@ -21,6 +21,7 @@
 #include <verge/task.h>
 #include <verge/time.h>
 #include <verge/timeout.h>
+#include "support/patience.h"
 #include "support/scale.h"
 #include "support/stepper.h"
 #include "support/token.h"
@@ -42,6 +43,19 @@ TEST(cancelled_task, stops_receiving) {
   h.cancel();
   EXPECT_THROW(h.join(), cancelled);
   EXPECT_FALSE(ch.try_send(1)) << "it still waits";
+}
+
+/// Otherwise a timer stays behind for each of them, for an hour.
+TEST(cancelled_task, that_slept_leaves_no_timer_behind) {
+  runtime rt({.processors = 1});
+  for (int i = 0; i < 20; ++i) {
+    auto h = rt.spawn([]() -> task<void> { co_await verge::sleep(1h); });
+    ASSERT_TRUE(test::eventually([&] { return rt.stats().total.timers_live == 1; }));
+    h.cancel();
+    EXPECT_THROW(h.join(), cancelled);
+    ASSERT_TRUE(test::eventually([&] { return rt.stats().total.timers_live == 0; }))
+        << rt.stats().total.timers_live;
+  }
 }
 
 TEST(cancelled_task, stops_sending_and_its_value_is_destroyed) {

@@ -206,5 +206,26 @@ TEST(fd_in_simulated_time, is_rejected_and_remains_owned_by_the_caller) {
   EXPECT_EQ(::close(number), 0);
 }
 
+/// A descriptor has a reference to its poller, so that shows when it is destroyed.
+TEST_F(any_fd, whose_deadlines_were_moved_and_fired_and_moved_is_destroyed_when_it_is_closed) {
+  auto& scheduler = detail::scheduler_of(rt);
+  const long before = scheduler.net().use_count();
+  {
+    auto [from, to] = make_pipe().or_throw();
+    EXPECT_GT(scheduler.net().use_count(), before);
+    for (int i = 0; i < 50; ++i) {
+      from.set_read_deadline(clock::now() + 1h);
+      from.set_read_deadline(clock::now() + 1h - i * 1s);  // earlier: the timer is armed anew
+      from.set_deadline(clock::now() + 1ms);
+      std::array<char, 1> byte;
+      EXPECT_EQ(from.read_some(byte).wait().error, net_errc::deadline_exceeded);
+      from.set_deadline(clock::now() + 50min);
+      from.set_write_deadline(clock::now() + 40min);
+    }
+  }
+  EXPECT_TRUE(eventually([&] { return scheduler.net().use_count() == before; }))
+      << scheduler.net().use_count() << " references, and " << before << " before";
+}
+
 }  // namespace
 }  // namespace verge::test

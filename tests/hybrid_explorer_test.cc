@@ -250,6 +250,24 @@ scenarios sleepers() {
   return list;
 }
 
+/// Two timers are started while a poller goes to sleep. The thread that starts the first of them
+/// may lose its core at any step.
+scenarios sleepers_of_two() {
+  scenarios list;
+  const hybrid_setup blank{.key = 90, .stopped = true, .freed = true, .blank = true};
+  const hybrid_setup left{.key = 300, .stopped = true, .freed = true};
+  for (const std::int64_t first : {120, 150, 170}) {
+    for (const std::int64_t second : {120, 150, 170}) {
+      for (const auto& setup : {blank, left}) {
+        list.push_back(
+            {{setup, setup},
+             {{{sleep}}, {{hybrid_action::start, 0, first}}, {{hybrid_action::start, 1, second}}}});
+      }
+    }
+  }
+  return list;
+}
+
 class every_hybrid_schedule : public explored {
  protected:
   /// When time is short: one scenario in `quick`, still under all of its schedules.
@@ -299,6 +317,11 @@ TEST_F(every_hybrid_schedule, in_which_a_poller_goes_to_sleep_wakes_it_in_time) 
   is_right("sleepers", sleepers(), 3, 11);
 }
 
+TEST_F(every_hybrid_schedule,
+       in_which_a_thread_loses_its_core_before_it_wakes_the_poller_is_right) {
+  is_right("sleepers of two", sleepers_of_two(), 3, 3);
+}
+
 /// Each fault must be found, or the tests above prove nothing.
 class hybrid_faults : public every_hybrid_schedule {
  protected:
@@ -336,6 +359,11 @@ TEST_F(hybrid_faults, a_firing_of_what_is_no_longer_due_is_found) {
 }
 TEST_F(hybrid_faults, an_earliest_timer_that_wakes_no_thread_is_found) {
   is_found<hybrid_mutant::no_wake>(sleepers());
+}
+TEST_F(hybrid_faults, a_start_that_relies_on_the_wake_up_of_another_is_found) {
+  const auto found =
+      explore_hybrid<hybrid_mutant::trusts_the_first>("a fault", sleepers_of_two(), 3);
+  EXPECT_TRUE(found.failed);
 }
 TEST_F(hybrid_faults, a_moved_entry_that_becomes_the_earliest_and_wakes_no_thread_is_found) {
   EXPECT_TRUE(explore_hybrid<hybrid_mutant::no_wake_after_move>("a fault", sleepers(), 3).failed);

@@ -177,6 +177,46 @@ TEST_F(hybrid_engine, fires_once_though_its_tokens_have_wrapped_around) {
   for (timer_node* o : others) detail::destroy_timer(*o);
 }
 
+/// Whichever of its 16,384 tokens an entry has, it is moved when its timer was put off, and its
+/// timer fires in time.
+TEST_F(hybrid_engine, moves_an_entry_with_any_token) {
+  int fired = 0;
+  timer_node& t = start(
+      1000 * second, [&] { ++fired; }, 1000 * second);
+  for (int i = 1; i <= 16'500; ++i) {
+    detail::reset_ticker(&t, 20 * ms);       // a new entry, with the next token
+    detail::reset_timer_after(&t, 40 * ms);  // put off: the same entry
+    ASSERT_EQ(fired, i - 1);
+    check_at(now_ + 20 * ms);  // it comes up
+    ASSERT_EQ(fired, i - 1) << "early";
+    check_at(now_ + 20 * ms - 1);
+    ASSERT_EQ(fired, i - 1) << "early";
+    check_at(now_ + 1);
+    ASSERT_EQ(fired, i) << "with its entry number " << i;
+  }
+  detail::destroy_timer(t);
+}
+
+/// The hint of an entry is 17 ms coarse. A reset to a time before the entry, and not by so much,
+/// needs a new one.
+TEST_F(hybrid_engine, fires_in_time_after_a_reset_to_a_little_earlier) {
+  constexpr std::int64_t unit = std::int64_t{1} << detail::hybrid_tag::unit_bits;
+  for (const std::int64_t earlier :
+       {std::int64_t{1}, unit / 16, unit / 2, unit - 1, unit, unit + 1}) {
+    for (const std::int64_t off :
+         {std::int64_t{0}, std::int64_t{1}, unit / 16, unit / 2, unit - 1}) {
+      const std::int64_t key = (now_ / unit + 10) * unit + off;
+      int fired = 0;
+      timer_node& t = start(key - now_, [&] { ++fired; });
+      detail::reset_timer_at(&t, key - earlier, 0);
+      SCOPED_TRACE(testing::Message() << "the entry is " << off << " after a round time, the reset "
+                                      << earlier << " before it");
+      fires_at(key - earlier, fired, 1);
+      detail::destroy_timer(t);
+    }
+  }
+}
+
 /// A timer has an 18-bit hint of its entry's key: a time and one 73 minutes later have the same
 /// hint. Whatever it is reset to, it must not reuse an entry that is later than that.
 TEST_F(hybrid_engine, fires_in_time_though_the_hint_has_wrapped_around) {
@@ -500,6 +540,34 @@ TEST_F(hybrid_model, does_what_a_sorted_map_does) {
     armed_ = 0;
   }
   this_processor = 0;
+}
+
+/// A host on which a thread that is to wake the sleeper loses its core first.
+class preempted_waker : public testing::Test, public lone_engine {
+ protected:
+  explicit preempted_waker() : lone_engine(verge::engine::hybrid) {}
+
+  void wake_net_poller(std::int64_t when) noexcept override { woken_for_.push_back(when); }
+  bool sleeps_past(std::int64_t when) const noexcept override { return when < sleeps_until_; }
+
+  std::int64_t sleeps_until_ = 0;
+  std::vector<std::int64_t> woken_for_;
+};
+
+/// As long as the sleeper sleeps past a new entry, its thread wakes it, though another came first
+/// and its thread was to do so.
+TEST_F(preempted_waker, is_replaced_by_the_next_thread_that_makes_an_entry) {
+  timer_node& first = start(second, [] {});
+  woken_for_.clear();
+  timer_node& second_one = start(2 * second, [] {});
+  EXPECT_TRUE(woken_for_.empty()) << "none sleeps";
+  sleeps_until_ = now_ + 3600 * second;  // for the first there was no wake-up
+  timer_node& third = start(3 * second, [] {});
+  EXPECT_EQ(woken_for_.size(), 1U);
+  sleeps_until_ = now_ + second;
+  timer_node& fourth = start(4 * second, [] {});
+  EXPECT_EQ(woken_for_.size(), 1U) << "it wakes in time";
+  for (timer_node* t : {&first, &second_one, &third, &fourth}) detail::destroy_timer(*t);
 }
 
 }  // namespace

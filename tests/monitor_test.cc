@@ -165,13 +165,28 @@ TEST(the_monitor, polls_the_network_while_all_are_busy) {
   EXPECT_EQ(reader.join(), 5u);
 }
 
+/// Nothing but the first processor that is taken wakes it. Then both are blocked, and what else
+/// there is needs the monitor.
+TEST(the_monitor, is_woken_from_its_deep_sleep_when_there_is_something_to_watch) {
+  runtime rt({.processors = 2});
+  auto& scheduler = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
+  blockers stuck;
+  ASSERT_TRUE(eventually([&] { return scheduler.monitor_sleeps(); }));
+  for (int i = 0; i < 2; ++i) rt.spawn(stuck.block()).detach();
+  ASSERT_TRUE(eventually([&] { return stuck.count() == 2; }));
+  auto task = rt.spawn([] { return 7; });
+  EXPECT_TRUE(eventually([&] { return task.done(); })) << "no spare processor has come";
+  stuck.release();
+  EXPECT_EQ(task.join(), 7);
+}
+
 /// The kernel may let other threads' waits end 50 us late, to save wake-ups.
 TEST(threads_of_a_runtime, are_woken_without_slack) {
   const auto slack = [] { return ::prctl(PR_GET_TIMERSLACK); };
   runtime rt({.processors = 2});
   EXPECT_EQ(rt.run(slack), 1);
   int of_any = 0;
-  detail::start_runtime_thread([&] { of_any = slack(); }).join();
+  detail::start_runtime_thread("test", [&] { of_any = slack(); }).join();
   EXPECT_EQ(of_any, 1) << "of the monitor, and of the engines that have a thread";
 }
 

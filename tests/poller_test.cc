@@ -133,6 +133,29 @@ TEST(poller, many_breaks_are_one_write_until_a_poll_has_taken_it) {
   EXPECT_EQ(p.statistics().breaks_written, 2u);
 }
 
+/// However full the poll was that the break came with, and whatever else it has found: the next
+/// break is written.
+TEST(poller, a_break_that_comes_with_many_events_is_taken_and_the_next_one_written) {
+  poller p;
+  std::vector<pipe_ends> pipes(200);
+  std::vector<listener> listeners(pipes.size());
+  for (std::size_t i = 0; i < pipes.size(); ++i) {
+    ASSERT_FALSE(p.open(pipes[i].out.get(), listeners[i]));
+  }
+  for (std::uint64_t written = 1; written <= 9; written += 2) {
+    for (const auto& one : pipes) one.write_byte();
+    p.break_poll();
+    EXPECT_EQ(p.statistics().breaks_written, written);
+    // Two polls take all events, the third may be the one that takes the break.
+    for (int i = 0; i < 3; ++i) p.poll(1);
+    p.break_poll();
+    EXPECT_EQ(p.statistics().breaks_written, written + 1);
+    const auto timed_out = p.statistics().time_outs;
+    p.poll(ten_seconds);
+    EXPECT_EQ(p.statistics().time_outs, timed_out) << "the break was lost";
+  }
+}
+
 TEST(poller, a_poll_that_does_not_wait_leaves_the_break_for_one_that_does) {
   poller p;
   p.break_poll();

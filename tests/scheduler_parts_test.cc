@@ -84,12 +84,26 @@ TEST_F(an_idle_set, finds_the_idle_processor_with_the_lowest_number) {
 }
 
 TEST_F(an_idle_set, asks_for_a_worker_if_a_processor_is_idle_and_none_spins) {
-  EXPECT_FALSE(idle_.claim_wakeup()) << "no processor is idle";
+  using enum idle_set::wakeup;
+  EXPECT_EQ(idle_.claim_wakeup(), none) << "no processor is idle";
   idle_.add_locked(all_[0]);
-  EXPECT_TRUE(idle_.claim_wakeup());
-  EXPECT_FALSE(idle_.claim_wakeup()) << "the worker that was asked for spins";
+  EXPECT_EQ(idle_.claim_wakeup(), claimed);
+  EXPECT_EQ(idle_.claim_wakeup(), coming) << "the worker that was asked for spins";
   idle_.unclaim_wakeup();
-  EXPECT_TRUE(idle_.claim_wakeup());
+  EXPECT_EQ(idle_.claim_wakeup(), claimed);
+}
+
+TEST_F(an_idle_set, counts_the_workers_that_spin_and_how_often_one_has_stopped) {
+  worker w(reinterpret_cast<live_scheduler&>(all_));  // NOLINT: it is not used
+  const std::uint32_t before = idle_.stops();
+  idle_.start_spinning(w);
+  idle_.start_spinning(w);
+  EXPECT_EQ(idle_.spinning(), 2U);
+  EXPECT_EQ(idle_.stops(), before);
+  EXPECT_FALSE(idle_.stop_spinning(w)) << "another spins";
+  EXPECT_TRUE(idle_.stop_spinning(w)) << "it was the last";
+  EXPECT_EQ(idle_.spinning(), 0U);
+  EXPECT_EQ(idle_.stops(), before + 2);
 }
 
 // ---- The turn to poll

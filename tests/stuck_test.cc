@@ -275,6 +275,19 @@ TEST_F(stuck_processors, are_helped_by_a_limited_number_of_spare_ones_and_then_r
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
+/// One that has done its work rests, and is used again.
+TEST_F(stuck_processors, are_helped_again_and_again_by_the_same_few_spare_ones) {
+  static_cast<detail::live_scheduler&>(detail::scheduler_of(rt)).limit_spares(3);
+  for (int round = 0; round < 12; ++round) {
+    blockers now;
+    for (int i = 0; i < processors; ++i) rt.spawn(now.block()).detach();
+    ASSERT_TRUE(eventually([&] { return now.count() == processors; })) << "in round " << round;
+    std::atomic<bool> fired{false};
+    const auto t = after_func(0s, [&] { fired = true; });
+    ASSERT_TRUE(eventually([&] { return fired.load(); })) << "in round " << round;
+  }
+}
+
 /// Then there is no limit, and no spare processor: the others are free.
 TEST(blocking_calls, that_say_so_are_not_limited_in_number) {
   runtime rt({.processors = processors});

@@ -442,5 +442,37 @@ TEST(timeout, of_a_task_cancels_it_and_waits_for_its_end) {
       ThrowsMessage<std::runtime_error>(StrEq("its own")));
 }
 
+/// A callable that owns nothing is destroyed with its node. The destructor takes the short way if
+/// the timer is armed, as it is again here, and must still wait for the call.
+TEST(a_handle, waits_for_a_callback_that_owns_nothing_and_has_armed_its_timer_again) {
+  struct {
+    verge::timer handle;
+    std::atomic<bool> is_set{false};
+    std::atomic<bool> begun{false};
+    std::atomic<bool> go_on{false};
+    std::atomic<bool> ended{false};
+  } s;
+  static auto* now = &s;
+  now = &s;
+  s.handle = after_func(1ms, [] {
+    while (!now->is_set) std::this_thread::yield();
+    now->handle.reset(1h);
+    now->begun = true;
+    while (!now->go_on) std::this_thread::sleep_for(1ms);
+    now->ended = true;
+  });
+  s.is_set = true;
+  ASSERT_TRUE(eventually([&] { return s.begun.load(); }));
+  std::thread helper([&] {
+    std::this_thread::sleep_for(50ms);
+    s.go_on = true;
+  });
+  { const verge::timer last = std::move(s.handle); }
+  EXPECT_TRUE(s.ended) << "the handle is destroyed, and its callback runs";
+  s.go_on = true;
+  helper.join();
+  EXPECT_TRUE(eventually([&] { return s.ended.load(); }));
+}
+
 }  // namespace
 }  // namespace verge

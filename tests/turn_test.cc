@@ -69,6 +69,40 @@ class turn : public testing::Test {
   as_default here{rt};
 };
 
+/// Without it, the two would go on until one of them has used up its turn.
+TEST_F(turn, two_tasks_that_hand_over_to_each_other_let_a_third_run_after_16_times) {
+  chan<int> there;
+  chan<int> back;
+  int handed_over = 0;
+  bool over = false;
+  auto one = rt.spawn([&]() -> task<> {
+    while (!over) {
+      ++handed_over;
+      co_await verge::send(there, 1);
+      ++handed_over;
+      co_await verge::recv(back);
+    }
+    there.close();
+  });
+  auto two = rt.spawn([&]() -> task<> {
+    while (co_await verge::recv(there)) co_await verge::send(back, 1);
+  });
+  const int most = rt.run([&]() -> task<int> {
+    int longest = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const int before = handed_over;
+      co_await verge::yield();
+      if (i > 10) longest = std::max(longest, handed_over - before);
+    }
+    over = true;
+    co_return longest;
+  });
+  one.join();
+  two.join();
+  EXPECT_GT(most, 2) << "they do hand over";
+  EXPECT_LE(most, 20);
+}
+
 TEST_F(turn, a_reader_that_always_finds_data_yields) {
   auto [from, to] = make_pipe().or_throw();
   EXPECT_TRUE(to.write_all(std::string(many, 'x')).wait());

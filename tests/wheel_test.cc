@@ -195,6 +195,25 @@ TEST(simple_wheel, wakes_at_every_tick_while_a_timer_waits) {
   EXPECT_EQ(wakes, 5);
 }
 
+/// As after the machine was suspended: each bucket is visited once, none is missed, and later
+/// timers are in the right ones.
+TEST(simple_wheel, fires_everything_after_a_pause_of_more_than_a_turn) {
+  for (const std::int64_t pause : {2 * s, 10 * s, 10 * s + 1, 1000 * s, 1000 * s + 7 * ms}) {
+    simple_wheel w({.tick = 10 * ms, .size = 100});
+    simple_wheel::hook early;
+    simple_wheel::hook late;
+    simple_wheel::hook next;
+    w.insert(early, 20 * ms, 0, at(1));
+    w.insert(late, 1 * s, 0, at(1));
+    EXPECT_EQ(pop_all(w, pause).size(), 2U) << "after " << pause;
+    ASSERT_EQ(w.verify(), "");
+    w.insert(next, pause + 500 * ms, 0, at(pause));
+    EXPECT_EQ(pop(w, pause + 500 * ms - 1), nullptr);
+    EXPECT_EQ(pop(w, pause + 510 * ms), &next) << "after " << pause;
+    ASSERT_EQ(w.verify(), "");
+  }
+}
+
 TEST(simple_wheel, knows_the_first_tick_that_is_not_empty) {
   simple_wheel w({.tick = 10 * ms, .size = 100});
   EXPECT_EQ(w.next_exactly(), 0);

@@ -39,7 +39,9 @@
 #include <verge/fd.h>
 #include <verge/group.h>
 #include <verge/io.h>
+#include <verge/log.h>
 #include <verge/loop.h>
+#include <verge/metrics.h>
 #include <verge/net.h>
 #include <verge/queue.h>
 #include <verge/retry.h>

@@ -40,6 +40,13 @@ class note {
   void leave() noexcept {
     if (word_.exchange(1, std::memory_order_release) == 0) futex_wake(word_, 1);
   }
+  /// For a note that several threads may leave: when this has returned the sleeper is awake. After
+  /// leave() it may not be, if another thread has left the note and lost its core before it woke
+  /// the sleeper.
+  void leave_surely() noexcept {
+    word_.exchange(1, std::memory_order_release);
+    futex_wake(word_, 1);
+  }
   void wait() noexcept {
     while (word_.exchange(0, std::memory_order_acquire) == 0) futex_wait(word_, 0);
   }

@@ -36,6 +36,11 @@ class engine_host {
   /// A timer that is due at `when` is now first in its queue: a thread that sleeps until the first
   /// timer must not sleep longer than that. With no lock held.
   virtual void wake_net_poller(std::int64_t when) noexcept = 0;
+  /// Whether a thread sleeps until a time after `when`, or was just told not to and has not woken
+  /// yet. A thread that has made an entry asks, even if another entry comes first: the thread that
+  /// made that one may have been preempted before it called wake_net_poller(). After the lock of
+  /// the queue, which orders this after what that thread has published.
+  virtual bool sleeps_past(std::int64_t /*when*/) const noexcept { return false; }
   /// How many timers one check should fire at most: as many as there is room for what they make
   /// ready. The next check finds the rest.
   virtual unsigned firing_room() noexcept { return 128; }

@@ -4,9 +4,9 @@
 #include <mutex>
 #include <new>
 #include <string>
-#include <thread>
 #include <utility>
 
+#include <base/yield_or_sleep.h>
 #include <node/node_store.h>
 
 namespace verge::detail {
@@ -31,7 +31,11 @@ constexpr std::size_t entries_per_move = 4096;
 
 }  // namespace
 
-void hybrid::policy::yield() noexcept { std::this_thread::yield(); }
+void hybrid::policy::yield() noexcept { yield_or_sleep(); }
+
+bool hybrid::policy::sleeps_past(const hybrid_timers<policy>& ts, std::int64_t when) noexcept {
+  return static_cast<const timers&>(ts).engine.host_.sleeps_past(when);
+}
 
 void hybrid::policy::wake_net_poller(hybrid_timers<policy>& ts, std::int64_t when) noexcept {
   static_cast<timers&>(ts).engine.host_.wake_net_poller(when);

@@ -128,6 +128,7 @@ class hybrid final : public timer_engine {
     static bool precise(const node& t) noexcept { return is_precise(t); }
     static void yield() noexcept;
     static void wake_net_poller(hybrid_timers<policy>& ts, std::int64_t when) noexcept;
+    static bool sleeps_past(const hybrid_timers<policy>& ts, std::int64_t when) noexcept;
     static void acquire(node& t) noexcept { t.refs.fetch_add(1, std::memory_order_relaxed); }
     static void release(node& t) noexcept { t.refs.fetch_sub(1, std::memory_order_release); }
     static void release_locked(hybrid_timers<policy>& ts, node& t) noexcept;

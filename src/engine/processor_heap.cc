@@ -4,9 +4,9 @@
 #include <mutex>
 #include <new>
 #include <string>
-#include <thread>
 #include <utility>
 
+#include <base/yield_or_sleep.h>
 #include <engine/ten_states/bad_timer.h>
 #include <node/node_store.h>
 
@@ -21,12 +21,13 @@ constexpr std::int32_t many = 4096;
 
 }  // namespace
 
-void processor_heap::policy::yield() noexcept { std::this_thread::yield(); }
+void processor_heap::policy::yield() noexcept { yield_or_sleep(); }
 
-/// Only for a timer that is now the first of its heap. For any other, the thread that made the
-/// first one has made sure that no thread sleeps past that.
+/// For a timer that is now the first of its heap. For any other, the thread that made the first one
+/// makes sure that no thread sleeps past that, unless it was preempted before it could.
 void processor_heap::policy::wake_net_poller(basic_timers<policy>& ts, std::int64_t when) noexcept {
-  if (when <= detail::next_when(ts)) static_cast<timers&>(ts).engine.host_.wake_net_poller(when);
+  engine_host& host = static_cast<timers&>(ts).engine.host_;
+  if (when <= detail::next_when(ts) || host.sleeps_past(when)) host.wake_net_poller(when);
 }
 
 void processor_heap::policy::fired(basic_timers<policy>& ts, std::int64_t when,

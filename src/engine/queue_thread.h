@@ -32,6 +32,9 @@
 ///  - `sleeps_until_` is the time until which the thread has said, under the lock, that it sleeps;
 ///    a thread that puts something earlier on the queue leaves the note. 0 while the thread is
 ///    awake, and then it looks at the queue before it sleeps again.
+///  - `sleep_` counts its sleeps, under the lock. `noted_` is the last one that a thread has ended:
+///    it is written after the note has reached the sleeper. So one note per sleep is enough, and no
+///    thread relies on a note that another was about to leave when it lost its core.
 ///  - The queue holds a reference on each node that waits on it. A one-shot that fires keeps it
 ///    until it has fired; a periodic one, which stays on the queue, takes another for that time.
 namespace verge::detail {
@@ -60,7 +63,7 @@ class alignas(128) queue_thread {
       throw std::logic_error("verge: this timer thread has been started already; stop it first");
     }
     stopping_.store(false, std::memory_order_relaxed);
-    thread_ = start_runtime_thread([this] { drive(); });
+    thread_ = start_runtime_thread("verge/timers", [this] { drive(); });
     started_.store(true, std::memory_order_release);
   }
   /// Ends it. Pending timers stay pending. Throws std::logic_error if it does not run.
@@ -78,6 +81,7 @@ class alignas(128) queue_thread {
     if (!running() && !host_.simulated()) start_once();
     bool waited = false;
     bool earlier = false;
+    std::uint64_t sleep = 0;
     // The cheap time may be ahead of the true one, which decides what is due; this is not.
     const auto now = [this] { return as_time(host_.cheap_now() - fast_clock::max_ahead); };
     {
@@ -91,10 +95,14 @@ class alignas(128) queue_thread {
       }
       if (period != 0) period_of(t) = period;
       const std::int64_t until = sleeps_until_;
-      earlier = until != 0 && queue_.next() < until;
-      if (earlier) sleeps_until_ = 0;  // one note is enough
+      sleep = sleep_;
+      earlier =
+          until != 0 && queue_.next() < until && noted_.load(std::memory_order_relaxed) != sleep;
     }
-    if (earlier) note_.leave();
+    if (earlier) {
+      note_.leave_surely();
+      noted_.store(sleep, std::memory_order_relaxed);
+    }
     return waited;
   }
 
@@ -213,6 +221,7 @@ class alignas(128) queue_thread {
         until = queue_.next();
         if (until == 0) until = INT64_MAX;
         sleeps_until_ = until;
+        ++sleep_;
       }
       if (until == INT64_MAX) {
         note_.wait();
@@ -228,7 +237,9 @@ class alignas(128) queue_thread {
   mutable short_lock lock_;
   Queue queue_;
   std::int64_t sleeps_until_{0};
+  std::uint64_t sleep_{0};
 
+  std::atomic<std::uint64_t> noted_{0};
   note note_;
   std::mutex thread_lock_;
   std::thread thread_;

@@ -11,9 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
+
+#include <base/log.h>
 
 namespace verge::detail {
 namespace {
@@ -26,6 +27,12 @@ constexpr std::size_t events_per_poll = 128;
 // half, or one of the poller's own two, whose low halves would be negative descriptor numbers.
 constexpr std::uint64_t break_tag = UINT32_MAX;
 constexpr std::uint64_t timer_tag = UINT32_MAX - 1;
+
+// The parts of break_.
+constexpr std::uint64_t break_phase = 3;
+constexpr std::uint64_t break_announced = 1;
+constexpr std::uint64_t break_written = 2;
+constexpr std::uint64_t one_break = 4;
 
 std::uint64_t tag_of(int fd, std::uint32_t generation) {
   return (std::uint64_t{generation} << 32) | static_cast<std::uint32_t>(fd);
@@ -45,10 +52,11 @@ std::error_code error(int code) { return {code, std::system_category()}; }
 
 /// For what cannot happen unless other code has closed a descriptor of the poller.
 [[noreturn]] void broken(const char* call) {
-  std::fprintf(stderr,
-               "verge: %s failed in the network poller with error %d (%s): a descriptor of the "
-               "poller was closed or replaced by other code\n",
-               call, errno, std::generic_category().message(errno).c_str());
+  log(log_level::fatal,
+      "%s failed in the network poller with error %d (%s): a descriptor of the poller was closed "
+      "or "
+      "replaced by other code",
+      call, errno, std::generic_category().message(errno).c_str());
   std::abort();
 }
 
@@ -227,28 +235,38 @@ void poller::set_timer(std::int64_t timeout_ns) noexcept {
 
 // ---- Breaking ----------------------------------------------------------------------------------
 
-/// Returns whether there was none.
+/// Returns whether it had to write.
 bool poller::break_unless_pending() noexcept {
+  std::uint64_t seen = break_.load(std::memory_order_relaxed);
+  std::uint64_t mine = 0;
   // Release: the poll that takes the break sees what the caller wrote, also if the break is merged
-  // with an earlier one, as take_break() reads the last exchange.
-  if (break_pending_.exchange(true, std::memory_order_acq_rel)) return false;
+  // with an earlier one, as take_break() reads the last of these.
+  do {
+    mine = (seen & break_phase) == 0 ? seen + one_break + break_announced : seen;
+  } while (!break_.compare_exchange_weak(seen, mine, std::memory_order_acq_rel,
+                                         std::memory_order_relaxed));
+  if ((mine & break_phase) == break_written) return false;
   count(breaks_written_);
   const std::uint64_t one = 1;
   while (write(break_event_.get(), &one, sizeof one) < 0) {
     if (errno != EINTR) broken("writing an eventfd");
   }
+  // Fails if the poll has taken the break, or another thread has come first. A second write that
+  // the poll did not see ends the next poll for nothing.
+  break_.compare_exchange_strong(mine, mine - break_announced + break_written,
+                                 std::memory_order_release, std::memory_order_relaxed);
   return true;
 }
 
 bool poller::rescue_poll() noexcept {
   // Acquire: if the last break has been taken, the wake-up that it caused has been counted.
-  if (break_pending_.load(std::memory_order_acquire)) return false;
+  if ((break_.load(std::memory_order_acquire) & break_phase) == break_written) return false;
   const bool waits =
       blocking_polls_.load(std::memory_order_relaxed) != wake_ups_.load(std::memory_order_relaxed);
   return waits && break_unless_pending();
 }
 
-/// The eventfd is cleared first, then the flag: a break between the two writes nothing, and need
+/// The eventfd is cleared first, then the word: a break between the two writes nothing, and need
 /// not, as the poll that takes this one is about to return.
 void poller::take_break() noexcept {
   std::uint64_t value = 0;
@@ -256,7 +274,7 @@ void poller::take_break() noexcept {
     if (errno == EAGAIN) break;
     if (errno != EINTR) broken("reading an eventfd");
   }
-  break_pending_.exchange(false, std::memory_order_acq_rel);
+  break_.fetch_and(~break_phase, std::memory_order_acq_rel);
 }
 
 poller_statistics poller::statistics() const noexcept {

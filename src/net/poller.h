@@ -90,7 +90,8 @@ class poller {
   ready_list poll(std::int64_t timeout_ns) noexcept;
 
   /// Ends the waiting poll, or if there is none, the next one that would wait. From any thread. A
-  /// break while another is pending costs one atomic exchange.
+  /// break while another is pending costs one compare-and-swap. When this has returned the break
+  /// has reached the kernel, whatever has become of other threads that break.
   void break_poll() noexcept { break_unless_pending(); }
   /// The same for a poll that still waits though it should have been broken. Returns false if none
   /// waits, or a break is already on its way.
@@ -125,10 +126,13 @@ class poller {
   std::atomic<bool> ended_{false};
   std::atomic<bool> forked_{false};
 
-  /// A break is on its way: set by the thread that writes the eventfd, cleared by the poll that
-  /// reads it. So at most one write is outstanding. Publishes what the breaking thread wrote
-  /// before.
-  alignas(64) std::atomic<bool> break_pending_{false};
+  /// The break that is on its way, if one is, and how far it has come. Lowest two bits: announced
+  /// by the first thread that makes it, written by the first that has written the eventfd, and
+  /// neither again after the poll that has read that. The others: which break it is, so that a
+  /// thread that was preempted cannot take a later break for its own. A thread that finds a break
+  /// only announced writes as well: the thread that announced it may have lost its core. Publishes
+  /// what the breaking thread wrote before.
+  alignas(64) std::atomic<std::uint64_t> break_{0};
 
   /// Counters only: they order nothing.
   std::atomic<std::uint64_t> breaks_written_{0};

@@ -100,6 +100,9 @@
 //                          are, and no other thread can tell.
 //  sleeping                a thread that makes an entry that comes first publishes `next`, then
 //                          looks for sleepers; one that goes to sleep says so, then reads `next`.
+//                          The thread may be preempted in between. So one that makes an entry that
+//                          comes later looks whether a sleeper sleeps past that; without a fence,
+//                          as the lock orders it after `next` of the first.
 //                          So does a thread that moves an entry and takes over an earlier time
 //                          from a reset meanwhile, which has left that to it: comes_earlier().
 //
@@ -115,9 +118,11 @@
 //   static void release(node&)                 drops one; with no lock, and never the last
 //   static void release_locked(hybrid_timers&, node&)   with a lock: may be the last
 //   static void wake_net_poller(hybrid_timers&, std::int64_t when)   with no lock
-//   mutation                                   optional: see hybrid_mutant
-//   many_entries                               optional: from which number entries are made early
-//   static bool precise(node&)                 optional: whether it is a precise timer
+//   static bool sleeps_past(hybrid_timers&, std::int64_t when)   optional:
+//   engine_host::sleeps_past() mutation                                   optional: see
+//   hybrid_mutant many_entries                               optional: from which number entries
+//   are made early static bool precise(node&)                 optional: whether it is a precise
+//   timer
 #pragma once
 
 #include <algorithm>
@@ -150,6 +155,7 @@ enum class hybrid_mutant {
   reuses_any_entry,        ///< a stopped timer goes on with its entry, however late that is
   no_wake_after_move,      ///< an earlier time that was taken over wakes no sleeper
   fires_at_its_key,        ///< a precise timer fires when its entry comes up
+  trusts_the_first,        ///< an entry that comes second leaves the sleeper to the first's thread
   tags_ahead_of_key,       ///< the tag of a precise timer that has come up is for the earlier key
 };
 
@@ -615,7 +621,7 @@ class hybrid_timers {
       at = arm();
       if (at.key != 0) first = enter(t, at.key, at.token);
     }
-    if (first) wake(at.key);
+    if (first || (at.key != 0 && sleeps_past(at.key))) wake(at.key);
   }
 
   /// Puts an entry in; reserve() has been called. True if it comes first.
@@ -626,6 +632,14 @@ class hybrid_timers {
     if (before != 0 && before <= key) return false;
     next.store(key, std::memory_order_relaxed);  // wake_net_poller() comes after it, with a fence
     return true;
+  }
+
+  bool sleeps_past(std::int64_t when) const noexcept {
+    if constexpr (requires { Policy::sleeps_past(*this, when); }) {
+      return !mutated(hybrid_mutant::trusts_the_first) && Policy::sleeps_past(*this, when);
+    } else {
+      return false;
+    }
   }
 
   void wake(std::int64_t when) noexcept {

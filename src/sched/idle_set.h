@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <utility>
 
 #include <sched/bit_set.h>
@@ -21,6 +22,10 @@
 ///    itself. claim_wakeup() raises the count from zero only, so of several threads that make
 ///    something ready at once one starts a worker; the others rely on that worker, which looks at
 ///    every queue before it stops spinning, and once more after that.
+///  - A worker that is counted may not run: the thread that is to start it, or the worker itself,
+///    may have lost its core. So a thread that relies on it tells the monitor, which starts another
+///    worker if for a millisecond none has stopped spinning (sysmon.cc). The count of those stops
+///    is in the high half of the same word.
 ///  - `worker::spinning` and the list's links belong to the worker while it is not in the list, and
 ///    are guarded by the lock while it is.
 namespace verge::detail {
@@ -63,17 +68,33 @@ class idle_set {
 
   // --- Spinning.
 
-  unsigned spinning() const noexcept { return spinning_.load(std::memory_order_relaxed); }
-
-  /// True if a processor is idle and no worker spins. Then the caller has to start a spinning
-  /// worker, which is counted already. A full fence must come before this.
-  bool claim_wakeup() noexcept {
-    if (!any()) return false;
-    unsigned none = 0;
-    return spinning() == 0 && spinning_.compare_exchange_strong(none, 1, std::memory_order_relaxed);
+  unsigned spinning() const noexcept { return count_of(spinning_.load(std::memory_order_relaxed)); }
+  /// Changes whenever a worker stops spinning.
+  std::uint32_t stops() const noexcept {
+    return static_cast<std::uint32_t>(spinning_.load(std::memory_order_relaxed) >> 32);
   }
+
+  /// What a thread that has made something ready has to do about it.
+  enum class wakeup : std::uint8_t {
+    none,     ///< no processor is idle
+    coming,   ///< a worker spins, or another thread is about to start one
+    claimed,  ///< the caller has to start a spinning worker, which is counted already
+  };
+  /// A full fence must come before this.
+  wakeup claim_wakeup() noexcept {
+    if (!any()) return wakeup::none;
+    std::uint64_t seen = spinning_.load(std::memory_order_relaxed);
+    while (count_of(seen) == 0) {
+      if (spinning_.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) {
+        return wakeup::claimed;
+      }
+    }
+    return wakeup::coming;
+  }
+  /// By the monitor, even if workers spin: as claim_wakeup() that has claimed.
+  void claim_another() noexcept { spinning_.fetch_add(1, std::memory_order_relaxed); }
   /// Takes back what claim_wakeup() has counted: no worker was started.
-  void unclaim_wakeup() noexcept { spinning_.fetch_sub(1, std::memory_order_relaxed); }
+  void unclaim_wakeup() noexcept { spinning_.fetch_add(one_stop - 1, std::memory_order_relaxed); }
 
   void start_spinning(worker& w) noexcept {
     w.spinning = true;
@@ -82,15 +103,21 @@ class idle_set {
   /// True if w was the last one.
   bool stop_spinning(worker& w) noexcept {
     w.spinning = false;
-    return spinning_.fetch_sub(1, std::memory_order_relaxed) == 1;
+    return count_of(spinning_.fetch_add(one_stop - 1, std::memory_order_relaxed)) == 1;
   }
 
  private:
+  /// Low half: workers that spin. High half: how often one has stopped.
+  static constexpr std::uint64_t one_stop = std::uint64_t{1} << 32;
+  static constexpr unsigned count_of(std::uint64_t word) noexcept {
+    return static_cast<unsigned>(word % one_stop);
+  }
+
   bit_set<processor_set::max_processors> idle_;
   worker* workers_{nullptr};
   std::atomic<unsigned> count_{0};
   /// On a line of its own: it changes with every worker that looks for work.
-  alignas(64) std::atomic<unsigned> spinning_{0};
+  alignas(64) std::atomic<std::uint64_t> spinning_{0};
 };
 
 }  // namespace verge::detail

@@ -47,6 +47,12 @@
 ///    processor among the idle ones and stops spinning, then looks once more at every queue. A full
 ///    fence stands between the two steps on both sides, so at least one of them sees the other.
 ///  - No timer is slept past: poll_turn.h.
+///  - No thread relies on a wake-up that another has announced and not yet made, for longer than a
+///    few milliseconds: the other may have lost its core. A thread that finds a break announced
+///    writes one itself (poller.h), one that relies on a spinning worker tells the monitor
+///    (idle_set.h), and one that starts a timer looks at the sleeper even if another timer comes
+///    first (engine_host::sleeps_past). A thread that loses its core with a lock held delays those
+///    that need the lock: locks are held for a few instructions.
 ///  - While a processor is idle and timers exist, a worker polls or spins, or a worker that came
 ///    from the poller runs something short; if that one stays away the monitor replaces it.
 namespace verge::detail {
@@ -116,6 +122,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   std::int64_t cheap_now() noexcept override;
   unsigned home_processor() noexcept override;
   void wake_net_poller(std::int64_t when) noexcept override;
+  bool sleeps_past(std::int64_t when) const noexcept override { return poll_.until() > when; }
   unsigned firing_room() noexcept override;
   void timer_fired(std::int64_t when, std::int64_t now) noexcept override;
 
@@ -126,6 +133,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
     return workers_started_.load(std::memory_order_relaxed);
   }
   std::uint64_t monitor_wakeups() const noexcept { return monitor_.wakeups(); }
+  bool monitor_sleeps() const noexcept { return monitor_.asleep(); }
   std::uint64_t spare_used() const noexcept { return spares_.used(); }
   std::uint64_t poll_rescues() const noexcept { return poll_rescues_.read(); }
   /// How early the sleeper aims for a precise timer, in nanoseconds.
@@ -155,6 +163,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   runnable* take_left_behind(processor& p) noexcept;
   runnable* steal(worker& w) noexcept;
   bool steal_timers(processor& mine, unsigned victim) noexcept;
+  bool looks_after_timers(unsigned p) noexcept;
+  bool helped_soon(processor& holder, const timer_check& c) const noexcept;
   void run_overdue(processor& mine) noexcept;
   runnable* poll_without_blocking(worker& w) noexcept;
   bool forget_stopped_timers() noexcept;
@@ -167,7 +177,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
     std::int64_t when;  ///< 0 if there is none
     unsigned of;        ///< the processor it belongs to
   };
-  first_timer time_sleep_until() const noexcept;
+  first_timer time_sleep_until(const processor* left = nullptr,
+                               std::int64_t look_at = 0) const noexcept;
 
   // ready.cc
   worker* worker_with_processor() noexcept;
@@ -177,9 +188,33 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   void wake_processor() noexcept;
 
   // workers.cc
+
+  /// lock_, held where an idle processor may be taken. That may be a reason to wake the monitor,
+  /// which is a system call, and is made once the lock is released.
+  class taking_lock {
+   public:
+    explicit taking_lock(live_scheduler& s) noexcept : of_(s), held_(s.lock_) {}
+    ~taking_lock() {
+      if (held_.owns_lock()) unlock();
+      if (call_) of_.monitor_.wake();
+    }
+    taking_lock(const taking_lock&) = delete;
+    taking_lock& operator=(const taking_lock&) = delete;
+    void unlock() noexcept {
+      call_ = of_.monitor_.take_call_locked();
+      held_.unlock();
+    }
+
+   private:
+    live_scheduler& of_;
+    std::unique_lock<std::mutex> held_;
+    bool call_{false};
+  };
+
   bool start_worker(processor* p, bool spinning) noexcept;
   bool park(worker& w) noexcept;
   bool acquire_or_park(worker& w) noexcept;
+  bool anything_stealable() const noexcept;
   void stop_spinning(worker& w) noexcept;
   processor* take_idle_locked() noexcept;
   processor* take_idle_locked(processor& p) noexcept;
@@ -202,6 +237,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   bool can_trim_memory() const noexcept override;
   bool stopping() const noexcept override { return stopping_.load(std::memory_order_acquire); }
   bool sysmon_look(std::int64_t now) noexcept override;
+  std::int64_t look_by() const noexcept override { return look_by_; }
+  bool spinning_is_stuck(std::int64_t now) noexcept;
   bool all_idle() const noexcept override { return idle_.count() >= processors(); }
   bool allows_deep_sleep() noexcept override;
   void sysmon_woke(std::int64_t now) noexcept override { progress_.queue_is_well(now); }
@@ -252,6 +289,11 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   job_lists jobs_;
   monitor monitor_;
   progress_watch progress_;
+  // The monitor's own: since when no worker has stopped spinning though one should have found
+  // something, by their count; and when it has to look next.
+  std::int64_t spinning_since_{0};
+  std::uint32_t stops_seen_{0};
+  std::int64_t look_by_{0};
 
   counter poll_rescues_;
   std::atomic<std::uint64_t> workers_started_{0};

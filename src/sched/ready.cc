@@ -79,7 +79,14 @@ void live_scheduler::inject(ready_list&& list) noexcept {
 void live_scheduler::wake_processor() noexcept {
   // Queue first, then look: see the ground rules.
   full_fence();
-  if (idle_.claim_wakeup()) start_worker(nullptr, true);
+  switch (idle_.claim_wakeup()) {
+    case idle_set::wakeup::none:
+      return;
+    case idle_set::wakeup::coming:
+      return monitor_.call();  // in case that it does not come
+    case idle_set::wakeup::claimed:
+      start_worker(nullptr, true);
+  }
 }
 
 /// A timer that is first in its queue is due at `when`.
@@ -87,8 +94,9 @@ void live_scheduler::wake_net_poller(std::int64_t when) noexcept {
   full_fence();
   const std::int64_t until = poll_.until();
   if (until != 0) {
-    if (until > when) poller_.break_poll();
-    return;
+    if (until <= when) return;
+    poller_.break_poll();
+    return monitor_.call_if_asleep();  // in case that the sleeper wakes and gets no core
   }
   // No worker polls. One that has a processor looks at the timers itself before it polls.
   if (worker_with_processor() == nullptr) wake_processor();

@@ -1,6 +1,7 @@
 // What the monitor looks at, and how it mends what no worker sees: a thread without a processor
 // that watches those that have one. monitor.h has the thread, and says when it looks.
 
+#include <algorithm>
 #include <mutex>
 
 #include <engine/clockwork.h>
@@ -17,6 +18,11 @@ constexpr std::int64_t poll_interval = 10'000'000;
 constexpr std::int64_t begin_after = 100'000'000;
 
 constexpr std::int64_t stuck_after = progress_watch::stuck_after;
+/// How late the worker in the poller may be for a timer before it is woken, and before another is
+/// started for the timer. How long all workers that spin may go on without finding anything.
+constexpr std::int64_t wake_poller_after = 3'000'000;
+constexpr std::int64_t replace_poller_after = 5'000'000;
+constexpr std::int64_t longest_spinning = 900'000;
 
 }  // namespace
 
@@ -26,6 +32,9 @@ bool live_scheduler::allows_deep_sleep() noexcept {
   if (stopping_.load(std::memory_order_relaxed) || !all_idle()) return false;
   const std::int64_t next = time_sleep_until().when;
   if (next != 0 && !poll_.ends_by(next)) return false;
+  // Threads that rely on a spinning worker look whether the monitor naps after they have queued
+  // something.
+  if (idle_.spinning() != 0 || anything_queued()) return false;
   monitor_.fall_asleep_locked();
   return true;
 }
@@ -44,30 +53,49 @@ bool live_scheduler::can_trim_memory() const noexcept {
   return timers_->can_trim() || engine_->can_trim();
 }
 
+/// Whether no worker that spins, or is to, has found what there is for a while. They, or the
+/// threads that are to start them, have no core. To be called as long as there is something.
+bool live_scheduler::spinning_is_stuck(std::int64_t now) noexcept {
+  const std::uint32_t stops = idle_.stops();
+  if (spinning_since_ == 0 || stops != stops_seen_) {
+    spinning_since_ = now;
+    stops_seen_ = stops;
+  }
+  return now - spinning_since_ > longest_spinning;
+}
+
 bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   bool mended = false;
   const auto [moved, came_round, left_behind] = progress_.look(all_, now);
   const bool idle = idle_.any();
-  const bool none_looks = idle_.spinning() == 0;
-
-  // Something is ready, and a processor idle: a task that handed over has not suspended.
-  if (idle && none_looks && anything_queued()) {
-    wake_processor();
-    mended = true;
-  }
-
-  // A timer is due, or will be before the next look, and no worker sleeps until then.
   const std::int64_t next = time_sleep_until().when;
   const bool none_polls = poll_.no_worker_sleeps();
-  if (next != 0 && next < now + monitor::longest_sleep && none_polls) {
-    if (idle && none_looks) {
-      wake_processor();
-      mended = true;
-    }
+  look_by_ = next != 0 ? std::max(next + wake_poller_after, now + monitor::watchful_sleep) : 0;
+
+  const bool wanted =
+      // Something is ready: a task that handed over has not suspended.
+      anything_queued() ||
+      // A timer is due, or will be before the next look, and no worker sleeps until then.
+      (next != 0 && next < now + monitor::longest_sleep && none_polls) ||
+      // A timer is overdue, and the worker that sleeps until then has not come for it. It may have
+      // been woken, and have no core.
+      (next != 0 && next < now - replace_poller_after);
+  if (!idle || !wanted) {
+    spinning_since_ = 0;
+  } else if (idle_.spinning() == 0) {
+    wake_processor();
+    mended = true;
+  } else if (spinning_is_stuck(now)) {
+    spinning_since_ = 0;
+    idle_.claim_another();
+    start_worker(nullptr, true);
+    mended = true;
+  } else {
+    look_by_ = now + monitor::called_sleep;
   }
 
   // A timer is overdue, and the poll sleeps past it.
-  if (next != 0 && next < now - stuck_after && !none_polls && !poll_.ends_by(next) &&
+  if (next != 0 && next < now - wake_poller_after && !none_polls && !poll_.ends_by(next) &&
       poller_.rescue_poll()) {
     poll_rescues_.add();
     mended = true;

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include <base/fence.h>
@@ -18,7 +19,7 @@ processor* live_scheduler::take_idle_locked() noexcept {
 
 /// An idle processor, the preferred one if it is idle; a spare one while all are stuck.
 processor* live_scheduler::take_idle_or_spare(unsigned preferred) noexcept {
-  std::lock_guard held(lock_);
+  const taking_lock held(*this);
   if (idle_.contains_locked(preferred)) return take_idle_locked(all_[preferred]);
   if (processor* p = take_idle_locked()) return p;
   return spares_.all_stuck() ? spares_.take_locked(all_) : nullptr;
@@ -44,7 +45,7 @@ void live_scheduler::give_up_locked(worker& w) noexcept {
 /// Wakes or starts a worker for processor p, or for an idle one if p is nullptr. With `spinning`,
 /// the worker is counted as spinning already. False if no thread can be started.
 bool live_scheduler::start_worker(processor* p, bool spinning) noexcept {
-  std::unique_lock held(lock_);
+  taking_lock held(*this);
   if (p != nullptr && ended_) {  // a task has ended the runtime, and is still running
     put_idle_locked(*p);
     p = nullptr;
@@ -68,7 +69,9 @@ bool live_scheduler::start_worker(processor* p, bool spinning) noexcept {
     w->held = p;
     w->spinning = spinning;
     workers_.push_back(std::move(made));
-    w->thread = start_runtime_thread([this, w] { work(*w); });
+    std::string name = "verge/w";
+    name += std::to_string(workers_.size() - 1);
+    w->thread = start_runtime_thread(std::move(name), [this, w] { work(*w); });
     workers_started_.fetch_add(1, std::memory_order_relaxed);
     return true;
   } catch (...) {
@@ -96,7 +99,7 @@ bool live_scheduler::park(worker& w) noexcept {
 
 bool live_scheduler::acquire_or_park(worker& w) noexcept {
   {
-    std::lock_guard held(lock_);
+    const taking_lock held(*this);
     if (stopping_.load(std::memory_order_relaxed)) return false;
     w.held = take_idle_locked();
   }
@@ -104,10 +107,21 @@ bool live_scheduler::acquire_or_park(worker& w) noexcept {
 }
 
 /// The worker has found something to run. If it was the last one that spun and there is more,
-/// another takes its place.
+/// another takes its place: a thread that made something ready while this one spun has relied on
+/// it, and this one has found something else. It looks at every queue, as a worker does that stops
+/// spinning without work; Go starts the other in any case, which then looks at every queue.
 void live_scheduler::stop_spinning(worker& w) noexcept {
   const bool last = idle_.stop_spinning(w);
-  if (last && (!w.held->queue.empty() || !global_.empty())) wake_processor();
+  if (!last) return;
+  full_fence();
+  if (idle_.any() && (!w.held->queue.empty() || anything_stealable())) wake_processor();
+}
+
+/// Without what runs next: no worker is woken for that (ready_next).
+bool live_scheduler::anything_stealable() const noexcept {
+  bool any = !global_.empty();
+  all_.for_each([&](const processor& p) { any = any || p.queue.size() != 0; });
+  return any;
 }
 
 /// Gives the processor away for the time of a call that blocks.
@@ -131,7 +145,7 @@ void live_scheduler::hand_off(worker& w) noexcept {
 /// After a call that blocked: takes the last processor back if it is idle, or another idle one. If
 /// there is none, the worker goes on without one until the end of what it runs.
 void live_scheduler::regain(worker& w, processor* last) noexcept {
-  std::lock_guard held(lock_);
+  const taking_lock held(*this);
   if (stopping_.load(std::memory_order_relaxed)) return;
   if (last != nullptr && !is_spare(*last) && idle_.contains_locked(last->id)) {
     w.held = take_idle_locked(*last);

@@ -33,6 +33,7 @@ class watcher {
   virtual void acquired(void* /*timer*/) {}
   virtual void released(void* /*timer*/) {}
   virtual void woken(void* /*timers*/, std::int64_t /*when*/) {}
+  virtual bool sleeps_past(std::int64_t /*when*/) { return false; }
   [[noreturn]] virtual void bad(const char* /*operation*/, const void* /*timer*/,
                                 timer_state /*s*/) {
     std::abort();

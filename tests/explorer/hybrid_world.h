@@ -10,6 +10,8 @@
 //   references     are one for the handle and one for being armed
 //   answers        what stop and reset returned and what fired is linearizable (history.h)
 //   oversleeping   a poller that went to sleep was woken, or nothing is due before it wakes
+//   relying        the same as soon as a start has returned that made an entry, wherever other
+//                  threads are: none of them may ever run again
 //   drain          run on as a scheduler would, sleeping from one time to the next, every armed
 //                  timer fires, once, at its time; unnecessary wake-ups end
 #pragma once
@@ -107,6 +109,9 @@ struct hybrid_policy {
   static void release(node& t) { watcher::now->released(&t); }
   static void release_locked(timers&, node& t) { watcher::now->released(&t); }
   static void wake_net_poller(timers& ts, std::int64_t when) { watcher::now->woken(&ts, when); }
+  static bool sleeps_past(const timers&, std::int64_t when) {
+    return watcher::now->sleeps_past(when);
+  }
 };
 
 enum class hybrid_action {
@@ -263,6 +268,9 @@ class hybrid_world final : public program, public watcher {
     const std::int64_t until = poll_until_.load();
     if (until != 0 && when < until) woken_ = true;
   }
+  bool sleeps_past(std::int64_t when) override {
+    return explorer::active() != nullptr && has_sleeper() && poll_until_.load() > when;
+  }
   std::string name_of(const void* p) override {
     for (const hybrid_node& t : nodes_) {
       if (p == &t.word) return name(t) + "'s word";
@@ -309,6 +317,11 @@ class hybrid_world final : public program, public watcher {
         t.references = 2;
         if (with.period != 0 || !timers::start_again(t, with.when)) {
           wheels_[o.own]->start(t, with.when, with.period);
+          if (asleep_ && !woken_ && with.when < poll_until_.peek()) {
+            explorer_.fail("relying", name(t) + " is due at " + std::to_string(with.when) +
+                                          " and the poller sleeps until " +
+                                          std::to_string(poll_until_.peek()));
+          }
         }
         return record(t, event::mod, with, false);
       }

@@ -88,6 +88,19 @@ serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
                      "The file of `verge token`: clients need a token of it from then on");
   serve_->add_flag("--insecure", insecure_,
                    "Listen on an address that other machines can reach, without TLS and tokens");
+  serve_->add_flag(
+      "--push-private", push_private_,
+      "Push to receivers at loopback, private and other addresses that are not public");
+  serve_->add_option("--push-connections", push_.hosts.all, "Deliveries at one time, of all tubes")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  serve_->add_option("--push-per-host", push_.hosts.each, "Deliveries at one time to one receiver")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  serve_->add_option("--push-rate", push_.hosts.rate,
+                     "Deliveries a second to one receiver; 0: no limit");
+  serve_->add_option("--push-ca", push_.trust,
+                     "Certificates that receivers are trusted by, in PEM, instead of the system's");
 
   check_ = tool.add_subcommand("check", "Read a directory of tasks and prove its invariants");
   check_->add_option("DIR", directory_, "The directory")->required();
@@ -169,6 +182,8 @@ int serve_command::serve() {
     options.tls = tls_options{.certificate = certificate_, .key = key_};
   }
   options.tokens = tokens_;
+  options.push = push_;
+  if (push_private_) options.push.may_connect = [](const endpoint&) { return true; };
   options.directory = directory_;
   options.in_memory = durability_ == "none";
   options.mode = durability_ == "written" ? durability::written : durability::synced;

@@ -8,6 +8,7 @@
 #include <verge/endpoint.h>
 
 #include "bench/tasks_bench.h"
+#include "push/pusher.h"
 
 namespace verge::server {
 
@@ -46,6 +47,8 @@ class serve_command {
   std::uint64_t memtable_{32U << 20};
   unsigned processors_{0};
   bool insecure_{false};
+  push::push_options push_;
+  bool push_private_{false};
 };
 
 }  // namespace verge::server

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <thread>
 
@@ -25,20 +26,26 @@ inline void pause() noexcept {
 #endif
 }
 
-/// How to wait for another thread that has only a few instructions to go: spin, and let others run
-/// if that takes longer, as then the other thread has been preempted.
+/// How to wait for another thread that has only a few instructions to go: spin; let others run if
+/// that takes longer, as then the other thread has been preempted; and sleep if it still takes
+/// longer, as then the other thread may be one that a yield does not let run: one of lower
+/// priority, if the waiting thread has a real-time priority.
 class backoff {
  public:
   void wait() noexcept {
-    if (++rounds_ <= spins) {
+    if (rounds_ < spins) {
       pause();
-    } else {
+    } else if (rounds_ < spins + yields) {
       std::this_thread::yield();
+    } else {
+      return std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
+    ++rounds_;
   }
 
  private:
   static constexpr int spins = 64;
+  static constexpr int yields = 64;
   int rounds_{0};
 };
 

@@ -130,8 +130,9 @@ class one_shot {
   /// From now on the event has happened, but a waiter is not woken.
   void fire_in_silence() noexcept {
     auto seen = word_.load(std::memory_order_acquire);
+    backoff patience;
     while (seen == is_firing || !word_.compare_exchange_weak(seen, is_fired)) {
-      pause();
+      patience.wait();
       seen = word_.load(std::memory_order_acquire);
     }
   }

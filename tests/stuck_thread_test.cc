@@ -1,0 +1,217 @@
+// A thread may lose its core anywhere, for as long as the kernel likes. Other threads' timers and
+// tasks do not wait for it: wherever it was on its way to wake a thread, another one does.
+//
+// Each test makes a thread stay at its first call of the kernel or of a lock, then at its second,
+// and so on, until the operation has none left. As long as it stays there, what others start must
+// fire and run.
+
+#include <gtest/gtest.h>
+#include <verge/runtime.h>
+#include <verge/task.h>
+#include <verge/time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include <base/this_thread.h>
+#include <sched/live_scheduler.h>
+#include <support/as_default.h>
+#include <support/blockers.h>
+#include <support/patience.h>
+#include <support/stuck_at.h>
+
+namespace verge::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+thread_local bool is_to_be_stuck = false;
+
+bool is_the_unlucky() noexcept { return is_to_be_stuck; }
+bool is_a_worker() noexcept { return detail::this_thread.as_worker != nullptr; }
+
+struct setting {
+  engine with = engine::hybrid;
+  unsigned processors = 2;
+  bool deep = false;  ///< everything has been idle for so long that the monitor sleeps
+};
+
+class a_stuck_thread : public testing::Test {
+ protected:
+  /// What another thread starts while one is stuck.
+  static void expect_all_goes_on(runtime& rt, const std::string& where) {
+    std::atomic<bool> fired{false};
+    clock::time_point at;
+    const auto begin = clock::now();
+    std::thread([&] {
+      as_default there(rt);
+      const verge::timer t = after_func(5ms, [&] {
+        at = clock::now();
+        fired = true;
+      });
+      EXPECT_TRUE(eventually([&] { return fired.load(); })) << "no timer fires: " << where;
+      auto begun = rt.spawn([] { return 7; });
+      EXPECT_TRUE(eventually([&] { return begun.done(); })) << "no task begins: " << where;
+      stuck_at::let_go();
+      EXPECT_EQ(begun.join(), 7);
+    }).join();
+    late_ = std::max<clock::duration>(late_, at - begin - 5ms);
+  }
+
+  static void wait_until_idle(runtime& rt, const setting& s) {
+    auto& scheduler = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
+    {  // an engine that has a thread has started it
+      as_default here(rt);
+      after(1ms).recv();
+    }
+    rt.spawn([] {}).join();
+    ASSERT_TRUE(eventually([&] { return scheduler.polls_until() != 0; }));
+    if (s.deep) {
+      ASSERT_TRUE(eventually([&] { return scheduler.monitor_sleeps(); }));
+    }
+  }
+
+  /// Runs `operation` on a thread that gets stuck at each of its calls in turn. Returns how many it
+  /// has.
+  static int at_each_call(const setting& s, const std::function<void(runtime&)>& operation) {
+    for (int n = 1;; ++n) {
+      runtime rt({.processors = s.processors, .engine = s.with});
+      wait_until_idle(rt, s);
+      stuck_at point(n, &is_the_unlucky);
+      std::atomic<bool> done{false};
+      std::thread unlucky([&] {
+        as_default there(rt);
+        // This engine allocates with its lock held: then the memory is there.
+        if (s.with == engine::timing_wheel) after_func(2s, [] {}).detach();
+        is_to_be_stuck = true;
+        operation(rt);
+        is_to_be_stuck = false;
+        done = true;
+      });
+      EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
+      const bool stuck = stuck_at::reached();
+      if (stuck) {
+        expect_all_goes_on(rt, std::string(name_of(s.with)) + ", call " + std::to_string(n));
+      }
+      stuck_at::let_go();
+      unlucky.join();
+      if (!stuck || HasFailure()) return n - 1;
+    }
+  }
+
+  /// The same for a worker, while a timer fires and a task runs.
+  static int at_each_call_of_a_worker(const setting& s) {
+    int hits = 0;
+    for (int n = 1; n <= 6; ++n) {
+      runtime rt({.processors = s.processors, .engine = s.with});
+      wait_until_idle(rt, s);
+      as_default here(rt);
+      stuck_at point(n, &is_a_worker);
+      std::atomic<bool> fired{false};
+      const verge::timer first = after_func(1ms, [&] { fired = true; });
+      auto task = rt.spawn([] {});
+      EXPECT_TRUE(eventually([&] { return stuck_at::reached() || (fired && task.done()); }));
+      if (stuck_at::reached()) {
+        ++hits;
+        expect_all_goes_on(rt, std::string(name_of(s.with)) + ", call " + std::to_string(n));
+      }
+      stuck_at::let_go();
+      task.join();
+    }
+    return hits;
+  }
+
+  static void start_a_timer(runtime&) {
+    after_func(1ms, [] {}).detach();
+  }
+  static void start_a_task(runtime& rt) {
+    rt.spawn([] {}).detach();
+  }
+
+  void TearDown() override {
+    RecordProperty("latest_us", static_cast<int>(late_ / 1us));
+    std::printf("at most %.1f ms late\n", static_cast<double>(late_.count()) / 1e6);
+  }
+  void SetUp() override { late_ = {}; }
+
+  inline static clock::duration late_{};
+};
+
+TEST_F(a_stuck_thread, that_starts_a_timer_delays_no_other) {
+  EXPECT_GE(at_each_call({}, start_a_timer), 1) << "it breaks the poll";
+}
+TEST_F(a_stuck_thread, that_starts_a_timer_delays_no_other_while_the_monitor_sleeps) {
+  EXPECT_GE(at_each_call({.deep = true}, start_a_timer), 1);
+}
+TEST_F(a_stuck_thread, that_starts_a_timer_delays_no_other_whatever_the_engine) {
+  for (const engine e : {engine::processor_heap, engine::global_heap, engine::sharded_heap}) {
+    EXPECT_GE(at_each_call({.with = e}, start_a_timer), 1) << name_of(e);
+  }
+  // Whose threads may wake at the next tick anyway.
+  for (const engine e : {engine::simple_wheel, engine::timing_wheel}) {
+    at_each_call({.with = e}, start_a_timer);
+  }
+}
+TEST_F(a_stuck_thread, that_starts_a_task_delays_no_other) {
+  EXPECT_GE(at_each_call({}, start_a_task), 2) << "it takes a lock, and wakes a worker";
+}
+TEST_F(a_stuck_thread, that_starts_a_task_delays_no_other_while_the_monitor_sleeps) {
+  EXPECT_GE(at_each_call({.deep = true}, start_a_task), 2);
+}
+TEST_F(a_stuck_thread, that_is_a_worker_delays_no_other) {
+  EXPECT_GE(at_each_call_of_a_worker({}), 2);
+}
+TEST_F(a_stuck_thread, that_is_a_worker_delays_no_other_while_the_monitor_sleeps) {
+  EXPECT_GE(at_each_call_of_a_worker({.deep = true}), 2);
+}
+TEST_F(a_stuck_thread, that_has_the_only_processor_delays_no_other) {
+  EXPECT_GE(at_each_call_of_a_worker({.processors = 1, .deep = true}), 2);
+}
+
+thread_local bool is_exempt = false;
+
+bool is_another_worker() noexcept { return is_a_worker() && !is_exempt; }
+
+/// A worker spins, and a thread that makes something ready relies on it. The worker then finds
+/// something else, and no other spins: it has to look once more, at every queue. The monitor would
+/// hide it if it did not.
+TEST(a_spinning_worker, that_finds_something_starts_another_for_what_is_left_in_a_third_queue) {
+  detail::monitor::switch_off();
+  {
+    runtime rt({.processors = 3});
+    detail::monitor::switch_on();
+    blockers busy;
+    std::atomic<bool> begun{false};
+    std::atomic<bool> make_it_ready{false};
+    std::atomic<bool> is_ready{false};
+    std::atomic<bool> ran{false};
+    auto first = rt.spawn([&] {
+      is_exempt = true;
+      begun = true;
+      while (!make_it_ready) std::this_thread::sleep_for(1ms);
+      go([&] { ran = true; }).detach();  // into the queue of this processor
+      is_ready = true;
+      while (!ran) std::this_thread::sleep_for(1ms);
+      is_exempt = false;
+    });
+    ASSERT_TRUE(eventually([&] { return begun.load(); }));
+    stuck_at point(1, &is_another_worker);
+    rt.spawn(busy.block()).detach();  // a worker is started, and stays where it takes this
+    ASSERT_TRUE(eventually([&] { return stuck_at::reached(); }));
+    make_it_ready = true;
+    ASSERT_TRUE(eventually([&] { return is_ready.load(); }));
+    stuck_at::let_go();
+    EXPECT_TRUE(eventually([&] { return ran.load(); })) << "beside an idle processor";
+    ran = true;
+    first.join();
+    busy.release();
+  }
+}
+
+}  // namespace
+}  // namespace verge::test

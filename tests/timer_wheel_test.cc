@@ -1,0 +1,174 @@
+// timer_wheel alone, against a sorted set, at times and with limits that are hard on it: exactly at
+// the boundaries of slots, and out of steps in the middle of a large slot.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+
+#include <support/scale.h>
+#include <verge/detail/timer_wheel.h>
+
+namespace verge::detail {
+namespace {
+
+struct chunks {
+  static constexpr std::size_t bytes = 504;
+  void* allocate() noexcept { return std::malloc(bytes); }
+  void free(void* p) noexcept { std::free(p); }
+};
+using wheel_type = timer_wheel<chunks>;
+
+/// A wheel, and what should be in it.
+class checked_wheel {
+ public:
+  explicit checked_wheel(std::int64_t start) : wheel_(chunks{}, start) {}
+
+  void insert(std::int64_t when) {
+    const std::uint32_t id = next_++;
+    wheel_.insert(when, id, 0);
+    keys_[id] = when;
+    all_.insert({when, id});
+    check();
+  }
+  /// Takes out what is due, as an owner does, in at most so many steps. False if they ran out.
+  bool run(std::int64_t now, unsigned steps = std::numeric_limits<unsigned>::max()) {
+    wheel_.advance(now);
+    check();
+    while (wheel_.ready(now, *this, steps)) {
+      const auto head = wheel_.front();
+      wheel_.pop();
+      const std::int64_t key = keys_.at(head.id);
+      EXPECT_LE(head.when, key) << "a key is never later than the timer";
+      if (head.when < key) {  // in a large slot keys are not exact
+        wheel_.insert(key, head.id, head.token);
+        continue;
+      }
+      EXPECT_LE(key, now) << "early";
+      EXPECT_EQ(key, all_.begin()->first) << "out of order";
+      all_.erase({key, head.id});
+      check();
+    }
+    check();
+    if (steps == 0) return false;
+    EXPECT_TRUE(all_.empty() || all_.begin()->first > now) << "late, by " << now - first();
+    return true;
+  }
+  /// No thread may sleep past the first: what the wheel says is no later.
+  void check() {
+    ASSERT_EQ(wheel_.describe_violation(), "");
+    ASSERT_EQ(wheel_.size(), all_.size());
+    if (all_.empty()) {
+      ASSERT_EQ(wheel_.first(), 0);
+    } else {
+      ASSERT_NE(wheel_.first(), 0);
+      ASSERT_LE(wheel_.first(), first()) << "a thread would sleep past the first";
+    }
+  }
+  [[nodiscard]] std::int64_t first() const { return all_.begin()->first; }
+  [[nodiscard]] std::int64_t said() const { return wheel_.first(); }
+  [[nodiscard]] bool empty() const { return all_.empty(); }
+
+  // What the wheel asks.
+  void prefetch(std::uint32_t) {}
+  std::int64_t when(std::uint32_t id, std::uint32_t) { return keys_.at(id); }
+  static bool stale(std::uint32_t, std::uint32_t) { return false; }
+
+ private:
+  wheel_type wheel_;
+  std::map<std::uint32_t, std::int64_t> keys_;
+  std::set<std::pair<std::int64_t, std::uint32_t>> all_;
+  std::uint32_t next_ = 1;
+};
+
+constexpr unsigned near_bits = 16;
+constexpr unsigned digit_bits = 6;
+
+/// A slot of each level begins at a round time. A timer at that time, looked at exactly then, a
+/// nanosecond before, and one after.
+TEST(timer_wheel, is_right_when_looked_at_exactly_at_the_start_of_a_slot) {
+  for (unsigned level = 0; level < 7; ++level) {
+    const std::int64_t slot = std::int64_t{1} << (near_bits + level * digit_bits);
+    for (const std::int64_t base : {slot * 3, slot * 3 + 1, slot * 3 + slot / 2, slot * 64 - 1}) {
+      for (const std::int64_t ahead : {1, 2, 5}) {
+        const std::int64_t start = (base / slot + ahead) * slot;
+        for (const std::int64_t off : {std::int64_t{0}, std::int64_t{1}, slot - 1}) {
+          for (const std::int64_t look : {start - 1, start, start + 1}) {
+            SCOPED_TRACE(testing::Message() << "level " << level << ", base " << base << ", timer "
+                                            << start + off << ", looked at " << look);
+            checked_wheel w(base);
+            w.insert(start + off);
+            w.insert(start + slot);
+            ASSERT_TRUE(w.run(look));
+            w.insert(start + off + 1);
+            w.insert(start + 2 * slot);
+            ASSERT_TRUE(w.run(start + off));
+            ASSERT_TRUE(w.run(start + 2 * slot));
+            ASSERT_TRUE(w.empty());
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Sixty thousand timers in a quarter of a second, as after a start: the slots are large, and a
+/// check runs out of steps in the middle of one. What is left there still counts as first.
+TEST(timer_wheel, does_not_forget_the_slot_that_it_is_emptying_when_the_steps_run_out) {
+  std::mt19937_64 random(1);
+  constexpr std::int64_t ms = 1'000'000;
+  const std::int64_t begin = 1000 * ms;
+  checked_wheel w(begin);
+  const int timers = test::scale(6'000, 2'000);
+  for (int i = 0; i < timers; ++i) {
+    w.insert(begin + 20 * ms + static_cast<std::int64_t>(random() % (250 * ms)));
+  }
+  std::int64_t now = begin;
+  int ran_out = 0;
+  for (int i = 0; i < 10 * timers && !w.empty(); ++i) {
+    // As a thread that sleeps until the time that the wheel says.
+    now = std::max(now, w.said());
+    if (!w.run(now, 1 + static_cast<unsigned>(random() % 3))) ++ran_out;
+    if (HasFatalFailure() || testing::Test::HasFailure()) return;
+  }
+  EXPECT_TRUE(w.empty());
+  EXPECT_GT(ran_out, timers / 200) << "it is what the test is for";
+}
+
+/// Random times near the boundaries of slots, random looks, random limits.
+TEST(timer_wheel, does_what_a_sorted_set_does_near_the_boundaries_of_slots) {
+  for (unsigned seed = 1; seed <= test::scale(60U, 15U); ++seed) {
+    std::mt19937_64 random(seed);
+    const auto up_to = [&](std::uint64_t n) {
+      return static_cast<std::int64_t>(random() % (n + 1));
+    };
+    std::int64_t now = up_to(1U << 30) + 1;
+    checked_wheel w(now);
+    for (int i = 0; i < 300; ++i) {
+      const std::int64_t slot = std::int64_t{1} << (near_bits + up_to(4) * digit_bits);
+      const std::int64_t round = (now / slot + up_to(66)) * slot + up_to(4) - 2;
+      switch (up_to(3)) {
+        case 0:
+          now = std::max(now, round);
+          [[fallthrough]];
+        case 1:
+          w.run(now, static_cast<unsigned>(up_to(6)));
+          break;
+        default:
+          w.insert(std::max<std::int64_t>(round, 1));
+      }
+      if (testing::Test::HasFailure()) {
+        ADD_FAILURE() << "seed " << seed << ", step " << i;
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace verge::detail
