@@ -177,6 +177,16 @@ TEST(documents, include_only_what_is_there) {
   EXPECT_GT(includes, 25);
 }
 
+// What the site shows is enough for a client with deadline, retries and hedging in a few lines.
+TEST(examples, have_an_rpc_client_in_under_sixty_lines) {
+  const lines source = read_lines(root / "examples/cookbook/rpc_client.cc");
+  const auto begin = std::find(source.begin(), source.end(), "// [client]");
+  const auto end = std::find(source.begin(), source.end(), "// [/client]");
+  ASSERT_NE(end, source.end());
+  EXPECT_GT(end - begin, 10);
+  EXPECT_LT(end - begin, 60);
+}
+
 // The README says in how many workloads verge is ahead, even (within a quarter) and behind: as many
 // as its table has.
 TEST(readme, counts_what_its_table_shows) {

@@ -181,8 +181,8 @@ TEST_F(retry_test, cancels_the_attempt_when_the_context_is_done) {
 }
 
 TEST_F(retry_test, ends_a_pause_when_the_context_is_cancelled) {
-  auto [ctx, cancel] = with_cancel(background());
-  const auto soon = after_func(150ms, [&] { cancel(); });
+  const auto [ctx, cancel] = with_cancel(background());
+  const auto soon = after_func(150ms, [&c = cancel] { c(); });
   EXPECT_THROW(sim.run(retry(ctx, exact, failing(9))), context_error);
   EXPECT_EQ(passed(), 150ms);
 }

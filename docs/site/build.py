@@ -123,6 +123,8 @@ class Site:
                 continue
             text = self.expand(f"docs/{relative}", source.read_text())
             self.write(str(relative), self.links(f"docs/{relative}", str(relative), text))
+        # Not in the navigation: so that it is looked at in a browser, wide and narrow, like the rest.
+        self.write("readme.md", self.links("README.md", "readme.md", (ROOT / "README.md").read_text()))
         shutil.copy(ROOT / "docs/site/site.css", self.out / "src/site.css")
 
     def files_outside(self):

@@ -10,7 +10,7 @@ const puppeteer = require('puppeteer-core');
 
 const [chromium, html, pictures, only] = process.argv.slice(2);
 const pages = only ? only.split(',') : ['index', 'guide/first-timer', 'guide/server', 'cookbook/rpc-client', 'migrating', 'guarantees',
-  'how-timers-are-stored', 'reference/index', 'reference/time', 'reference/group', 'benchmarks', 'tasks'];
+  'how-timers-are-stored', 'reference/index', 'reference/time', 'reference/group', 'benchmarks', 'tasks', 'readme'];
 const widths = [1280, 400];
 const themes = ['light', 'dark'];
 const faults = [];

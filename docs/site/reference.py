@@ -144,7 +144,8 @@ def declaration(member):
 
 def template(parameters):
     return "template <" + ", ".join(
-        (plain(p.find("type")) + " " + plain(p.find("declname"))).strip()
+        ((plain(p.find("type")) + " " + plain(p.find("declname"))).strip() +
+         (" = " + plain(p.find("defval")) if p.find("defval") is not None else ""))
         for p in parameters.findall("param")) + ">"
 
 
@@ -229,6 +230,8 @@ class Writer:
             short = name + plain(groups[key][0][1].find("argsstring"))
             if not documented and not self.needs_no_comment(scope, name, groups[key][0][1], short):
                 self.faults.append(f"include/{header}:{first}: {prefix}{name} has no comment")
+            if not documented and (name.startswith("~") or name == "operator="):
+                continue  # nothing that a reader does not know
             anchor = slug(f"{prefix}{name}")
             heading = f"{'#' * level} {escape(name)} {{ #{anchor} .reference-name }}\n\n"
             yield header, first, heading + "\n\n".join(blocks)

@@ -15,6 +15,7 @@
 /// it ends the program, why. Nothing is said about what a function reports to its caller.
 namespace verge {
 
+/// How serious it is.
 enum class log_level : std::uint8_t {
   warning,  ///< the program works, but not as well as it could
   error,    ///< a fault of the program, which may wait forever

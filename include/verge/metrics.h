@@ -6,6 +6,7 @@
 
 #pragma GCC visibility push(default)
 
+/// The figures of a runtime, for monitoring.
 namespace verge {
 
 /// Writes a runtime's figures in Prometheus' text format, for an endpoint such as /metrics:
