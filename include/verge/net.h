@@ -110,6 +110,10 @@ class tcp_listener : public descriptor {
   /// Listens at an address of this machine; with port 0 the kernel chooses one, see local().
   static result<tcp_listener> listen(const endpoint& at, listen_options options = {});
 
+  /// Takes ownership of a TCP socket that listens already, as a supervisor passes it on
+  /// (socket activation). On failure the caller keeps the number.
+  static result<tcp_listener> adopt(int number);
+
   /// The next connection, which belongs to the listener's runtime. When the process is out of
   /// descriptors, accept waits and retries with increasing delays; the connection stays queued in
   /// the kernel. Any error other than net_errc::closed may be transient or may recur with every

@@ -13,10 +13,12 @@ fail() {
   failed=1
 }
 
-# The unit, with the program where it is now.
+# The units, with the program where it is now.
 sed "s|/usr/bin/verge|$verge|" "$here/verge.service" >"$scratch/verge.service"
+cp "$here/verge.socket" "$scratch"
 if command -v systemd-analyze >/dev/null; then
-  found=$(systemd-analyze verify "$scratch/verge.service" 2>&1 | grep -F "$scratch/verge.service" || true)
+  found=$(systemd-analyze verify "$scratch/verge.service" "$scratch/verge.socket" 2>&1 |
+    grep -F "$scratch/verge." || true)
   [[ -z $found ]] || fail "systemd-analyze verify: $found"
   exposure=$(systemd-analyze security --offline=true "$scratch/verge.service" 2>/dev/null |
     sed -n 's/.*Overall exposure level.*: \([0-9.]*\) .*/\1/p')

@@ -54,7 +54,8 @@ task_server::task_server(server_options options, std::function<void(const std::s
     if (told) told(why);
   };
   runtime_.run([this]() -> verge::task<> {
-    listener_ = tcp_listener::listen(options_.listen).or_throw();
+    listener_ = options_.inherited >= 0 ? tcp_listener::adopt(options_.inherited).or_throw()
+                                        : tcp_listener::listen(options_.listen).or_throw();
     address_ = listener_.local().or_throw();
     clock_watch_ = fd::adopt(make_clock_watch()).or_throw();
     co_return;

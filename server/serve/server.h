@@ -25,6 +25,7 @@ namespace verge::server {
 
 struct server_options {
   endpoint listen{endpoint::loopback(11300)};
+  int inherited{-1};  ///< a socket that listens already, instead of `listen`
   std::string directory{"verge-data"};
   bool in_memory{false};  ///< nothing is kept on disk
   durability mode{durability::synced};

@@ -33,6 +33,7 @@ schedule_command::schedule_command(CLI::App& tool) {
   schedule_->add_option("--token", token_, "A token of `verge token add`");
   const auto add = [&](const char* name, const char* about, bool named) {
     CLI::App* const made = schedule_->add_subcommand(name, about);
+    made->fallthrough();  // --at and --token may stand behind it
     if (named) made->add_option("NAME", name_, "The schedule")->required();
     return made;
   };

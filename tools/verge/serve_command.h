@@ -9,6 +9,7 @@
 
 #include "bench/tasks_bench.h"
 #include "push/pusher.h"
+#include "serve/server.h"
 
 namespace verge::server {
 
@@ -24,6 +25,8 @@ class serve_command {
  private:
   int serve();
   endpoint address_of(const std::string& text) const;
+  void check_reach(const endpoint& at) const;
+  void take_over(server_options& options) const;
   int check();
 
   CLI::App* serve_;
@@ -49,6 +52,7 @@ class serve_command {
   bool insecure_{false};
   push::push_options push_;
   bool push_private_{false};
+  bool activated_{false};
 };
 
 }  // namespace verge::server
