@@ -19,3 +19,15 @@ if(VERGE_SANITIZE)
     -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   target_link_options(verge_options INTERFACE -fsanitize=${VERGE_SANITIZE})
 endif()
+
+# Noise in every atomic operation (tests/noise). The code is compiled as for the thread sanitizer, and
+# linked with hooks of our own in its place.
+if(VERGE_NOISE)
+  add_library(verge_noise STATIC ${PROJECT_SOURCE_DIR}/tests/noise/noise.cc)
+  target_compile_features(verge_noise PRIVATE cxx_std_20)
+  target_include_directories(verge_noise PRIVATE
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_compile_options(verge_options INTERFACE -fsanitize=thread)
+  target_compile_definitions(verge_options INTERFACE VERGE_COHERENCE)
+  target_link_libraries(verge_options INTERFACE verge_noise)
+endif()

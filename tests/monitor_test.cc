@@ -172,7 +172,10 @@ TEST(the_monitor, is_woken_from_its_deep_sleep_when_there_is_something_to_watch)
   auto& scheduler = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
   blockers stuck;
   ASSERT_TRUE(eventually([&] { return scheduler.monitor_sleeps(); }));
-  for (int i = 0; i < 2; ++i) rt.spawn(stuck.block()).detach();
+  const std::uint64_t looks = scheduler.monitor_wakeups();
+  rt.spawn(stuck.block()).detach();
+  EXPECT_TRUE(eventually([&] { return scheduler.monitor_wakeups() > looks; })) << "it sleeps on";
+  rt.spawn(stuck.block()).detach();
   ASSERT_TRUE(eventually([&] { return stuck.count() == 2; }));
   auto task = rt.spawn([] { return 7; });
   EXPECT_TRUE(eventually([&] { return task.done(); })) << "no spare processor has come";

@@ -211,6 +211,8 @@ TEST(endpoint, invalid_text_is_rejected) {
     EXPECT_EQ(endpoint::parse(s).error, net_errc::bad_address) << s;
   }
   EXPECT_EQ(endpoint::path("").error, net_errc::bad_address);
+  EXPECT_EQ(endpoint::path("@").error, net_errc::bad_address);
+  EXPECT_EQ(endpoint::parse("@").error, net_errc::bad_address);
   EXPECT_EQ(endpoint::path("/" + std::string(107, 'x')).error, std::errc::invalid_argument);
   EXPECT_FALSE(endpoint::path("/" + std::string(106, 'x')).error);
   EXPECT_NE(make_error_code(net_errc::bad_address).message().find("[::1]:80"), std::string::npos);

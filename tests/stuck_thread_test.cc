@@ -19,6 +19,7 @@
 #include <thread>
 
 #include <base/this_thread.h>
+#include <net/poller.h>
 #include <sched/live_scheduler.h>
 #include <support/as_default.h>
 #include <support/blockers.h>
@@ -171,6 +172,32 @@ TEST_F(a_stuck_thread, that_is_a_worker_delays_no_other_while_the_monitor_sleeps
 }
 TEST_F(a_stuck_thread, that_has_the_only_processor_delays_no_other) {
   EXPECT_GE(at_each_call_of_a_worker({.processors = 1, .deep = true}), 2);
+}
+
+/// The monitor would end the poll, too, but milliseconds later.
+TEST(a_break, reaches_the_poll_though_the_thread_that_came_first_is_stuck) {
+  detail::poller p;
+  std::atomic<bool> ended{false};
+  std::thread polls([&] {
+    p.poll(-1);
+    ended = true;
+  });
+  ASSERT_TRUE(eventually([&] { return p.statistics().blocking_polls == 1; }));
+  {
+    stuck_at point(1, &is_the_unlucky);
+    std::thread first([&] {
+      is_to_be_stuck = true;
+      p.break_poll();
+    });
+    ASSERT_TRUE(eventually([&] { return stuck_at::reached(); }));
+    EXPECT_FALSE(ended);
+    p.break_poll();
+    EXPECT_TRUE(eventually([&] { return ended.load(); }));
+    stuck_at::let_go();
+    first.join();
+  }
+  p.break_poll();
+  polls.join();
 }
 
 thread_local bool is_exempt = false;

@@ -148,6 +148,17 @@ TEST(timer_queue, takes_times_from_one_end_of_the_clock_to_the_other) {
   EXPECT_EQ(q.size(), 1u);
 }
 
+/// Found by fuzzing: a timer that never fires was said to be first, and there was no next.
+TEST(timer_queue, does_not_call_a_timer_first_that_never_fires) {
+  verge::timer_queue q;
+  const auto never = q.start(verge::timer_queue::time_point::max(), [] {});
+  EXPECT_FALSE(never.first);
+  EXPECT_FALSE(q.start(verge::timer_queue::time_point::max(), [] {}).first);
+  EXPECT_FALSE(q.next());
+  EXPECT_TRUE(q.start(verge::timer_queue::time_point(std::chrono::hours(1)), [] {}).first);
+  EXPECT_TRUE(q.next());
+}
+
 TEST(timer_queue, is_used_with_a_custom_callback_type_and_clock) {
   struct count {
     int* n;

@@ -116,7 +116,7 @@ class basic_timer_queue {
       enter(n, index);
       first = first || n.key == wheel_.first();
     }
-    return {{index, n.life}, first};
+    return {{index, n.life}, first && t < wheel::never};
   }
 
   /// Returns true if the timer was pending: it will not be called. Its callback is destroyed.

@@ -7,7 +7,7 @@ namespace verge::detail {
 /// A sequentially consistent fence: orders everything before it before everything after it, for all
 /// threads that call it. For two threads that each store first and then load what the other stored.
 inline void full_fence() noexcept {
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) && !defined(VERGE_COHERENCE)
   // The thread sanitizer does not support fences; a read-modify-write of one shared variable gives
   // the same order.
   static std::atomic<int> turnstile{0};

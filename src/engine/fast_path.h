@@ -31,6 +31,10 @@
 ///
 /// Nothing here has to be cleared up after (clear_up_after): the default engine leaves no payload
 /// behind.
+#if defined(VERGE_COUNTS_TRANSFERS)
+extern "C" void verge_will_change(const void* line);  // bench/coherence
+#endif
+
 namespace verge::detail {
 
 struct fast_path {
@@ -74,6 +78,19 @@ struct fast_path {
       throw;
     }
     return so_far.timer;
+  }
+
+  /// The line of a timer that is about to be read and then changed. If another core has it, one
+  /// transfer is enough: without this it would be fetched to be read, and then once more to be
+  /// changed. A hint; processors that do not know it do nothing.
+  static void fetch_to_change(const timer_node& t) noexcept {
+#if defined(VERGE_COUNTS_TRANSFERS)
+    verge_will_change(&t);
+#elif defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(reinterpret_cast<const char&>(t)));
+#else
+    __builtin_prefetch(&t, 1);
+#endif
   }
 
   // ---- stop

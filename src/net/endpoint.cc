@@ -65,8 +65,10 @@ endpoint endpoint::any_v6(std::uint16_t port) noexcept { return of(ipv6(in6addr_
 
 result<endpoint> endpoint::path(std::string_view path) noexcept {
   sockaddr_un a{};
-  // A path has a zero at its end, an abstract name at its beginning.
-  if (path.empty() || path.size() >= sizeof a.sun_path) return {{}, net_errc::bad_address};
+  // A path has a zero at its end, an abstract name at its beginning, and after it at least a byte.
+  if (path.empty() || path == "@" || path.size() >= sizeof a.sun_path) {
+    return {{}, net_errc::bad_address};
+  }
   a.sun_family = AF_UNIX;
   std::memcpy(a.sun_path, path.data(), path.size());
   if (path.front() == '@') {

@@ -225,6 +225,7 @@ receiver<clock::time_point> channel_of(const timer_node* t) {
 
 bool stop_timer(timer_node* handle) {
   timer_node& t = of_handle(handle, "stop");
+  fast_path::fetch_to_change(t);
   clockwork& of = clockwork::of(t);
   hybrid* const engine = of.quick();
   if (engine == nullptr) [[unlikely]]
@@ -235,7 +236,7 @@ bool stop_timer(timer_node* handle) {
 
 bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slack) {
   timer_node& t = of_handle(handle, "reset");
-  __builtin_prefetch(handle, 1);  // arrives while the clock is read
+  fast_path::fetch_to_change(t);  // arrives while the clock is read
   clockwork& of = clockwork::of(t);
   const std::int64_t when = fast_path::deadline(of, delay, slack);
   hybrid* const engine = of.quick();

@@ -14,8 +14,8 @@
 // If no thread can be chosen and not all have finished, that is a deadlock, or two threads that
 // wait for each other by yielding; both are reported.
 //
-// Steps happen one after the other, as if every atomic were sequentially consistent. Reorderings of
-// a weaker memory model are not explored.
+// Steps happen one after the other, as if every atomic were sequentially consistent. What a weaker
+// memory model allows besides is explored if the atomics say so: weak_memory.h.
 //
 // A failure carries its schedule: one digit per step, the thread that made it. Given a schedule,
 // the explorer runs only that and describes each step.
@@ -113,6 +113,27 @@ class explorer {
 
   /// The thread is about to make a step.
   void point() { wait_for({}); }
+
+  /// A choice between n possibilities that is not about threads: which of several stores a load
+  /// reads, say. All are tried; 0 comes first. It counts as a step, and in the schedule it is a
+  /// letter.
+  std::size_t choose_one_of(std::size_t n) {
+    if (n <= 1) return 0;
+    if (step_ >= path_.size()) {
+      decision d{};
+      d.count = static_cast<std::uint8_t>(n);
+      d.preemptions = preemptions_;
+      if (replay_ != nullptr && step_ < replay_->size()) {
+        d.chosen = static_cast<std::uint8_t>((*replay_)[step_] - 'a');
+        if (d.chosen >= n) fail("schedule", "it does not fit this scenario");
+      }
+      path_.push_back(d);
+    }
+    const std::size_t chosen = path_[step_].chosen;
+    ++step_;
+    schedule_ += static_cast<char>('a' + chosen);
+    return chosen;
+  }
 
   /// As point(), for a step that can be made once `*taken` is false.
   void lock_point(const bool& taken) {
