@@ -33,3 +33,14 @@ file(RELATIVE_PATH VERGE_PC_TO_PREFIX
   ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/verge.pc.in ${PROJECT_BINARY_DIR}/verge.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/verge.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# `cpack` makes an archive of what is installed. The packages of distributions are made otherwise
+# (debian/, packaging/).
+if(PROJECT_IS_TOP_LEVEL)
+  set(CPACK_GENERATOR TXZ)
+  set(CPACK_PACKAGE_VENDOR "The verge authors")
+  set(CPACK_PACKAGE_FILE_NAME verge-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
+  set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSES/Apache-2.0.txt)
+  set(CPACK_STRIP_FILES ON)
+  include(CPack)
+endif()

@@ -91,6 +91,13 @@ void to_the_microsecond() {
   std::printf("slept: %s\n", verge::clock::now() >= due + 3ms ? "yes" : "no");
 }
 
+// Another engine: timers of this one fire at the tick after their time.
+void another_engine() {
+  verge::runtime rt{{.engine = verge::engine::timing_wheel, .wheel = {.tick = 10ms, .size = 512}}};
+  verge::sleep(rt, 1ms).wait();
+  std::printf("a tick of another engine\n");
+}
+
 // An explicit runtime: a number of processors, and a handler for exceptions.
 void own_runtime() {
   const verge::chan<std::string> failures(1);
@@ -132,5 +139,6 @@ int main() {
   at_a_time();
   late_together();
   to_the_microsecond();
+  another_engine();
   own_runtime();
 }

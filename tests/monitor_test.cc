@@ -189,7 +189,7 @@ TEST(threads_of_a_runtime, are_woken_without_slack) {
   runtime rt({.processors = 2});
   EXPECT_EQ(rt.run(slack), 1);
   int of_any = 0;
-  detail::start_runtime_thread([&] { of_any = slack(); }).join();
+  detail::start_runtime_thread("test", [&] { of_any = slack(); }).join();
   EXPECT_EQ(of_any, 1) << "of the monitor, and of the engines that have a thread";
 }
 

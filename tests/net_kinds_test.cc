@@ -1,6 +1,7 @@
 // Sockets other than TCP: datagrams, Unix sockets; and addresses.
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <verge/runtime.h>
 
@@ -161,6 +162,31 @@ TEST_F(net, unix_sockets_have_abstract_names_pairs_and_datagrams) {
 }
 
 // ---- Addresses
+
+// ---- Sockets that others have opened
+
+TEST_F(net, a_listener_takes_over_a_socket_that_listens_and_no_other) {
+  rt.run([]() -> task<> {
+    const int number = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const endpoint here = endpoint::loopback(0);
+    EXPECT_EQ(::bind(number, here.address(), here.size()), 0);
+    EXPECT_EQ(tcp_listener::adopt(number).error, std::errc::invalid_argument);
+    EXPECT_EQ(::listen(number, 4), 0) << "the caller has kept it";
+    auto listener = tcp_listener::adopt(number).or_throw();
+    auto client = (co_await tcp_conn::connect(listener.local().or_throw())).or_throw();
+    auto server = (co_await listener.accept()).or_throw();
+    co_await client.write_all("hello");
+    bytes64 bytes;
+    EXPECT_EQ((co_await server.read_some(bytes)).bytes, 5u);
+    EXPECT_EQ(tcp_listener::adopt(-1).error, std::errc::bad_file_descriptor);
+    const int other = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const endpoint path = endpoint::path("@verge-adopt-" + std::to_string(::getpid())).or_throw();
+    EXPECT_EQ(::bind(other, path.address(), path.size()), 0);
+    EXPECT_EQ(::listen(other, 4), 0);
+    EXPECT_EQ(tcp_listener::adopt(other).error, std::errc::invalid_argument);
+    ::close(other);
+  });
+}
 
 TEST(endpoint, is_written_as_it_is_read) {
   for (const char* s :

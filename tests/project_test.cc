@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -121,11 +123,19 @@ bool begins_code(const std::string& line) {
 
 // A block of code in these documents follows a line <!-- examples/NAME.cc --> and is quoted from
 // that file, which is built and run.
-TEST(documents, show_only_code_that_is_built) {
-  for (const char* document : {"README.md", "docs/adapters.md"}) {
+/// README.md and every page of docs/.
+std::vector<fs::path> documents() {
+  std::vector<fs::path> all{root / "README.md"};
+  for (const auto& file : fs::recursive_directory_iterator(root / "docs"))
+    if (file.path().extension() == ".md") all.push_back(file.path());
+  return all;
+}
+
+TEST(documents, quote_only_code_that_is_built) {
+  int blocks = 0;
+  for (const fs::path& document : documents()) {
     SCOPED_TRACE(document);
-    const lines text = read_lines(root / document);
-    int blocks = 0;
+    const lines text = read_lines(document);
     for (auto fence = text.begin(); fence != text.end(); ++fence) {
       if (!begins_code(*fence)) continue;
       ++blocks;
@@ -139,7 +149,80 @@ TEST(documents, show_only_code_that_is_built) {
       EXPECT_NE(at, source.end()) << "the block after " << mark << " is not, line for line, in "
                                   << example;
     }
-    EXPECT_GT(blocks, 0) << "it shows no example";
+  }
+  EXPECT_GT(blocks, 10) << "they quote no examples";
+}
+
+TEST(documents, include_only_what_is_there) {
+  const std::string mark = "<!-- include ";
+  int includes = 0;
+  for (const fs::path& document : documents()) {
+    for (const std::string& line : read_lines(document)) {
+      if (!line.starts_with(mark)) continue;
+      ++includes;
+      const std::string what = line.substr(mark.size(), line.rfind(" -->") - mark.size());
+      const auto hash = what.find('#');
+      const lines source = read_lines(root / what.substr(0, hash));
+      EXPECT_FALSE(source.empty()) << document << " includes " << what;
+      if (hash == std::string::npos) continue;
+      const std::string part = what.substr(hash + 1);
+      const auto has = [&](const std::string& text) {
+        return std::any_of(source.begin(), source.end(),
+                           [&](const std::string& l) { return l.ends_with(text); });
+      };
+      EXPECT_TRUE(has("// [" + part + "]") && has("// [/" + part + "]"))
+          << document << " includes " << what << ", which has no such part";
+    }
+  }
+  EXPECT_GT(includes, 25);
+}
+
+// What the site shows is enough for a client with deadline, retries and hedging in a few lines.
+TEST(examples, have_an_rpc_client_in_under_sixty_lines) {
+  const lines source = read_lines(root / "examples/cookbook/rpc_client.cc");
+  const auto begin = std::find(source.begin(), source.end(), "// [client]");
+  const auto end = std::find(source.begin(), source.end(), "// [/client]");
+  ASSERT_NE(end, source.end());
+  EXPECT_GT(end - begin, 10);
+  EXPECT_LT(end - begin, 60);
+}
+
+// The README says in how many workloads verge is ahead, even (within a quarter) and behind: as many
+// as its table has.
+TEST(readme, counts_what_its_table_shows) {
+  const std::regex row(R"(\|.*\| [\d.,]+ [^|]*\| [\d.,]+ [^|]*\| ([\d.]+)x \|)");
+  const std::regex sentence(
+      R"(Of (\d+) workloads.*ahead in (\d+), even in (\d+), behind in (\d+).*)");
+  std::array<int, 4> counted{};
+  std::array<int, 4> said{};
+  for (const std::string& line : read_lines(root / "README.md")) {
+    std::smatch match;
+    if (std::regex_match(line, match, row)) {
+      const double ratio = std::stod(match[1]);
+      ++counted[0];
+      ++counted[ratio > 1.25 ? 1 : ratio >= 0.8 ? 2 : 3];
+    } else if (std::regex_match(line, match, sentence)) {
+      for (std::size_t i = 0; i < said.size(); ++i) said[i] = std::stoi(match[i + 1]);
+    }
+  }
+  EXPECT_GT(counted[0], 15);
+  EXPECT_EQ(said, counted) << "workloads, ahead, even, behind";
+}
+
+// Each package manager wants the version in a file of its own.
+TEST(packages, have_the_version_of_the_library) {
+  const std::string version = verge::version();
+  const std::map<std::string, std::string> says{
+      {"debian/changelog", "verge (" + version + "-"},
+      {"meson.build", "  version: '" + version + "'"},
+      {"packaging/conan/conanfile.py", "    version = \"" + version + "\""},
+      {"packaging/meson/verge.wrap", "revision = v" + version},
+      {"packaging/vcpkg/ports/verge/vcpkg.json", "  \"version\": \"" + version + "\""},
+  };
+  for (const auto& [file, line] : says) {
+    bool found = false;
+    for (const auto& l : read_lines(root / file)) found = found || l.starts_with(line);
+    EXPECT_TRUE(found) << file << " has no line that begins with: " << line;
   }
 }
 

@@ -49,7 +49,7 @@ const auto says_what_to_do = ThrowsMessage<std::system_error>(
 
 TEST(runtime_thread, that_cannot_be_started_is_an_error_that_says_what_to_do) {
   const without_threads none;
-  EXPECT_THAT([] { detail::start_runtime_thread([] {}).join(); }, says_what_to_do);
+  EXPECT_THAT([] { detail::start_runtime_thread("test", [] {}).join(); }, says_what_to_do);
 }
 
 TEST(runtime_thread, is_missed_when_a_runtime_begins_which_works_once_there_are_threads) {

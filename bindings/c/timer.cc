@@ -16,6 +16,10 @@ using verge::c::require;
 
 namespace {
 
+verge::timer_options options_of(const verge_timer_options& given) {
+  return {.slack = nanoseconds(given.slack), .precise = given.precise != 0};
+}
+
 /// Starts a timer with `start(runtime or nullptr, options, callable)`, which returns its handle.
 template <class Start>
 int start_timer(verge_timer** timer, verge_callback callback, void* argument,
@@ -43,9 +47,9 @@ int verge_after(verge_timer** timer, int64_t delay, verge_callback callback, voi
                 verge_callback destroy, const verge_timer_options* options) {
   const auto start = [&](verge_timer& t, verge::runtime* rt, const verge_timer_options& o,
                          const call& c) {
-    const verge::timer_options slack{.slack = nanoseconds(o.slack)};
-    t.once = rt != nullptr ? verge::after_func(*rt, nanoseconds(delay), c, slack)
-                           : verge::after_func(nanoseconds(delay), c, slack);
+    const auto how = options_of(o);
+    t.once = rt != nullptr ? verge::after_func(*rt, nanoseconds(delay), c, how)
+                           : verge::after_func(nanoseconds(delay), c, how);
   };
   return start_timer(timer, callback, argument, destroy, options, start);
 }
@@ -54,9 +58,9 @@ int verge_at(verge_timer** timer, int64_t when, verge_callback callback, void* a
              verge_callback destroy, const verge_timer_options* options) {
   const auto start = [&](verge_timer& t, verge::runtime* rt, const verge_timer_options& o,
                          const call& c) {
-    const verge::timer_options slack{.slack = nanoseconds(o.slack)};
+    const auto how = options_of(o);
     const auto at = verge::c::time_of(when);
-    t.once = rt != nullptr ? verge::after_func(*rt, at, c, slack) : verge::after_func(at, c, slack);
+    t.once = rt != nullptr ? verge::after_func(*rt, at, c, how) : verge::after_func(at, c, how);
   };
   return start_timer(timer, callback, argument, destroy, options, start);
 }
@@ -67,8 +71,9 @@ int verge_every(verge_timer** timer, int64_t period, verge_callback callback, vo
                          const call& c) {
     require(o.missed_ticks >= VERGE_SKIP && o.missed_ticks <= VERGE_DELAY);
     const auto missed = static_cast<verge::missed_ticks>(o.missed_ticks);
-    t.periodic = rt != nullptr ? verge::every(*rt, nanoseconds(period), c, missed)
-                               : verge::every(nanoseconds(period), c, missed);
+    const auto how = options_of(o);
+    t.periodic = rt != nullptr ? verge::every(*rt, nanoseconds(period), c, missed, how)
+                               : verge::every(nanoseconds(period), c, missed, how);
   };
   return start_timer(timer, callback, argument, destroy, options, start);
 }

@@ -107,6 +107,8 @@ typedef struct verge_timer_options {
   verge_runtime* runtime; /* NULL: that of the calling callback, or the default runtime */
   int64_t slack;          /* how late the timer may fire, to fire together with others */
   int missed_ticks;       /* for verge_every: VERGE_SKIP, VERGE_BURST or VERGE_DELAY */
+  int precise;            /* not 0: a thread wakes early and waits awake for the time, to be late by
+                             about a microsecond; that costs processor time */
 } verge_timer_options;
 
 /* Calls callback(argument) once after `delay`, on a thread of the runtime. The callback may block.

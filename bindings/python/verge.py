@@ -35,7 +35,7 @@ _NEVER = 2**63 - 1
 
 class _TimerOptions(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("runtime", ctypes.c_void_p), ("slack", ctypes.c_int64),
-                ("missed_ticks", ctypes.c_int)]
+                ("missed_ticks", ctypes.c_int), ("precise", ctypes.c_int)]
 
 
 class _SimulationOptions(ctypes.Structure):

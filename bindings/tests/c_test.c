@@ -133,7 +133,7 @@ static void a_detached_timer_fires_and_destroys_its_argument(void) {
 static void a_ticker_ticks_until_it_is_freed(void) {
   struct counts* c = new_counts();
   verge_timer* t = NULL;
-  verge_timer_options options = {sizeof options, NULL, 0, VERGE_BURST};
+  verge_timer_options options = {sizeof options, NULL, 0, VERGE_BURST, 0};
   CHECK(verge_every(&t, VERGE_MILLISECOND, count_call, c, count_destroyed, &options) == 0);
   wait_for(c, &c->called, 3);
   CHECK(verge_timer_reset_at(t, 0) == -EINVAL);
@@ -169,7 +169,7 @@ static void freeing_a_timer_waits_for_its_callback(void) {
 static void misuse_is_refused_and_keeps_the_argument(void) {
   struct counts* c = new_counts();
   verge_timer* t = NULL;
-  verge_timer_options options = {sizeof options, NULL, -1, 0};
+  verge_timer_options options = {sizeof options, NULL, -1, 0, 0};
   CHECK(verge_after(NULL, 0, count_call, c, count_destroyed, NULL) == -EINVAL);
   CHECK(verge_after(&t, 0, NULL, c, count_destroyed, NULL) == -EINVAL);
   CHECK(verge_every(&t, 0, count_call, c, count_destroyed, NULL) == -EINVAL);
@@ -194,6 +194,53 @@ static void misuse_is_refused_and_keeps_the_argument(void) {
   verge_simulation_free(NULL);
   free_counts(c);
 }
+
+static void a_precise_timer_calls_once_and_not_early(void) {
+  struct counts* c = new_counts();
+  verge_timer* t;
+  verge_timer_options options = {sizeof options, NULL, 0, 0, 1};
+  c->due = verge_now() + 2 * VERGE_MILLISECOND;
+  CHECK(verge_at(&t, c->due, count_call, c, NULL, &options) == 0);
+  wait_for(c, &c->called, 1);
+  verge_timer_free(t);
+  CHECK(c->called == 1);
+  CHECK(c->early == 0);
+  free_counts(c);
+}
+
+/* Sanitizers have an allocator of their own. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern void* __libc_malloc(size_t); /* NOLINT: glibc's own, behind the one below */
+static __thread int no_memory = 0;
+void* malloc(size_t size) { return no_memory ? NULL : __libc_malloc(size); }
+
+static void without_memory_nothing_changes(void) {
+  struct counts* c = new_counts();
+  verge_timer* t = NULL;
+  verge_queue* q = NULL;
+  verge_runtime* rt = NULL;
+  verge_simulation* s = NULL;
+  CHECK(verge_after(&t, VERGE_HOUR, count_call, c, NULL, NULL) == 0); /* starts the runtime */
+  verge_timer_free(t);
+  t = NULL;
+  no_memory = 1;
+  CHECK(verge_after(&t, 0, count_call, c, count_destroyed, NULL) == -ENOMEM);
+  CHECK(verge_at(&t, 0, count_call, c, count_destroyed, NULL) == -ENOMEM);
+  CHECK(verge_every(&t, 1, count_call, c, count_destroyed, NULL) == -ENOMEM);
+  CHECK(verge_queue_new(&q) == -ENOMEM);
+  CHECK(verge_runtime_new(&rt, NULL) == -ENOMEM);
+  CHECK(verge_simulation_new(&s, NULL) == -ENOMEM);
+  no_memory = 0;
+  CHECK(t == NULL && q == NULL && rt == NULL && s == NULL);
+  CHECK(c->called == 0 && c->destroyed == 0);
+  CHECK(verge_after(&t, 0, count_call, c, NULL, NULL) == 0);
+  wait_for(c, &c->called, 1);
+  verge_timer_free(t);
+  free_counts(c);
+}
+#else
+static void without_memory_nothing_changes(void) {}
+#endif
 
 /* A caller with a later header: larger options, whose new fields are 0 or not. */
 static void options_of_another_version_are_understood(void) {
@@ -220,7 +267,7 @@ static void a_runtime_has_its_own_timers_and_figures(void) {
   verge_runtime* rt = NULL;
   verge_timer* t = NULL;
   verge_runtime_options options = {sizeof options, 1, "processor_heap"};
-  verge_timer_options on = {sizeof on, NULL, 0, 0};
+  verge_timer_options on = {sizeof on, NULL, 0, 0, 0};
   verge_runtime_stats stats;
   stats.size = sizeof stats;
   CHECK(verge_runtime_new(&rt, &options) == 0);
@@ -366,6 +413,8 @@ int main(void) {
   a_ticker_ticks_until_it_is_freed();
   freeing_a_timer_waits_for_its_callback();
   misuse_is_refused_and_keeps_the_argument();
+  a_precise_timer_calls_once_and_not_early();
+  without_memory_nothing_changes();
   options_of_another_version_are_understood();
   a_runtime_has_its_own_timers_and_figures();
   a_simulation_takes_no_time();

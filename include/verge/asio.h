@@ -139,6 +139,7 @@ struct standalone_asio {
 /// A timer with an executor of its own type, as asio::basic_waitable_timer has.
 template <class Executor = ::asio::any_io_executor>
 using basic_asio_timer = detail::asio_timer<detail::standalone_asio, Executor>;
+/// A timer with the usual executor: what asio::steady_timer is.
 using asio_timer = basic_asio_timer<>;
 
 /// Runs the context in simulated time: handlers run at once, and when none is ready, time moves to

@@ -120,6 +120,7 @@ struct boost_asio {
 /// A timer with an executor of its own type, as asio::basic_waitable_timer has.
 template <class Executor = ::boost::asio::any_io_executor>
 using basic_boost_asio_timer = detail::asio_timer<detail::boost_asio, Executor>;
+/// A timer with the usual executor: what asio::steady_timer is.
 using boost_asio_timer = basic_boost_asio_timer<>;
 
 /// Runs the context in simulated time: handlers run at once, and when none is ready, time moves to

@@ -31,6 +31,7 @@ struct clock {
   using time_point = std::chrono::time_point<clock>;
   static constexpr bool is_steady = true;
 
+  /// The time, exact. Timers are due by this.
   static time_point now() noexcept;
 
   /// A fast reading for computing deadlines. It takes a few nanoseconds: it reads the processor's
@@ -60,6 +61,7 @@ class manual_clock {
   manual_clock(const manual_clock&) = delete;
   manual_clock& operator=(const manual_clock&) = delete;
 
+  /// The time that it was moved to.
   clock::time_point now() const noexcept;
 
   /// Moves to `t`. Throws std::invalid_argument if `t` is before now().

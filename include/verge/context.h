@@ -53,7 +53,9 @@ enum class context_errc : std::uint8_t {
   cancelled = 1,          ///< std::errc::operation_canceled
   deadline_exceeded = 2,  ///< std::errc::timed_out
 };
+/// The category of context_errc.
 const std::error_category& context_category() noexcept;
+/// An error of this category; std::error_code converts by it.
 inline std::error_code make_error_code(context_errc e) noexcept {
   return {static_cast<int>(e), context_category()};
 }
@@ -80,6 +82,8 @@ class context_key {
   [[maybe_unused]] char one_place_{};
 };
 
+/// A handle to a context. Copies refer to the same one. Every function may be called from any
+/// thread.
 class context {
  public:
   /// The background context, the root of all others: never done, no deadline, no values.

@@ -12,6 +12,7 @@
 
 struct sockaddr;
 
+/// Addresses of sockets.
 namespace verge {
 
 /// The address of a socket: an IPv4 or IPv6 address with a port, or the path of a Unix socket.
@@ -24,17 +25,25 @@ namespace verge {
 /// Names are not resolved: getaddrinfo() blocks, so call it inside verge::blocking().
 class endpoint {
  public:
+  /// What kind of address it is.
   enum class family : std::uint8_t { none, ipv4, ipv6, unix_path };
 
   /// No address.
   endpoint() noexcept = default;
+  /// Reads an address with a port, as above. The error is net_errc::bad_address.
   static result<endpoint> parse(std::string_view text) noexcept;
+  /// 127.0.0.1.
   static endpoint loopback(std::uint16_t port) noexcept;
+  /// ::1.
   static endpoint loopback_v6(std::uint16_t port) noexcept;
+  /// All IPv4 addresses of this machine.
   static endpoint any(std::uint16_t port) noexcept;
+  /// All addresses of this machine, of both kinds.
   static endpoint any_v6(std::uint16_t port) noexcept;
+  /// A path of at most 107 bytes; with @ in front an abstract name.
   static result<endpoint> path(std::string_view path) noexcept;
 
+  /// The kind of the address.
   family kind() const noexcept;
   /// The port of an IP address; otherwise 0.
   std::uint16_t port() const noexcept;
@@ -45,6 +54,7 @@ class endpoint {
 
   /// The kernel's form, for direct system calls.
   const sockaddr* address() const noexcept { return reinterpret_cast<const sockaddr*>(&bytes_); }
+  /// How many bytes address() has.
   std::uint32_t size() const noexcept { return size_; }
   /// Converts from the kernel's form. The kind is `none` if the family is unknown.
   static endpoint from(const sockaddr* a, std::uint32_t size) noexcept;

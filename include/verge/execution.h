@@ -144,6 +144,7 @@ class timed_sender {
 
 }  // namespace detail
 
+/// A scheduler whose operations complete on a runtime, now or at a time.
 class timed_scheduler {
  public:
   using scheduler_concept = stdexec::scheduler_t;
@@ -154,7 +155,9 @@ class timed_scheduler {
   timed_scheduler() noexcept = default;
   explicit timed_scheduler(runtime& rt) noexcept : runtime_(&rt) {}
 
+  /// The time by which schedule_at() goes.
   [[nodiscard]] static time_point now() noexcept { return clock::now(); }
+  /// Completes at once, on a worker.
   [[nodiscard]] detail::timed_sender schedule() const noexcept {
     return {runtime_, {}, duration()};
   }
@@ -165,6 +168,7 @@ class timed_scheduler {
       std::chrono::duration<Rep, Period> d) const noexcept {
     return {runtime_, {}, saturate(d)};
   }
+  /// Completes at `when`.
   [[nodiscard]] detail::timed_sender schedule_at(time_point when) const noexcept {
     return {runtime_, when, std::nullopt};
   }

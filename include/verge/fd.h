@@ -55,11 +55,13 @@ class descriptor {
                                timer_options options = {}) noexcept {
     return set_deadline(true, true, detail::count_of(when), detail::slack_of(options));
   }
+  /// The same for reading only.
   template <class Clock, class Duration>
   std::error_code set_read_deadline(std::chrono::time_point<Clock, Duration> when,
                                     timer_options options = {}) noexcept {
     return set_deadline(true, false, detail::count_of(when), detail::slack_of(options));
   }
+  /// The same for writing only.
   template <class Clock, class Duration>
   std::error_code set_write_deadline(std::chrono::time_point<Clock, Duration> when,
                                      timer_options options = {}) noexcept {
@@ -119,10 +121,11 @@ class fd : public stream {
   /// net_errc::not_pollable for a regular file or a directory.
   static result<fd> adopt(int number);
 
-  /// Waits until a read (a write) would not block, for code that makes the system call itself.
+  /// Waits until a read would not block, for code that makes the system call itself.
   detail::io_operation<detail::readiness_action> readable() noexcept {
     return detail::io_operation<detail::readiness_action>({get(), detail::io_direction::read});
   }
+  /// Waits until a write would not block.
   detail::io_operation<detail::readiness_action> writable() noexcept {
     return detail::io_operation<detail::readiness_action>({get(), detail::io_direction::write});
   }
@@ -136,6 +139,7 @@ struct pipe_ends {
   fd from;
   fd to;
 };
+/// Makes a pipe.
 result<pipe_ends> make_pipe();
 
 }  // namespace verge

@@ -19,6 +19,7 @@
 /// Not part of <verge/verge.h>, as it needs GLib's headers.
 namespace verge {
 
+/// Timers in a loop of GLib: loop_timers whose descriptor that loop watches.
 template <class Callback = std::function<void()>>
 class basic_glib_timers : public basic_loop_timers<Callback> {
  public:
@@ -49,6 +50,7 @@ class basic_glib_timers : public basic_loop_timers<Callback> {
   GSource* source_;
 };
 
+/// With callbacks of any type.
 using glib_timers = basic_glib_timers<>;
 
 }  // namespace verge

@@ -38,6 +38,7 @@ enum class net_errc : std::uint8_t {
 /// `cancelled` to operation_canceled, `simulated_time` to operation_not_supported, `bad_address` to
 /// invalid_argument.
 const std::error_category& net_category() noexcept;
+/// An error of this category; std::error_code converts by it.
 std::error_code make_error_code(net_errc e) noexcept;
 
 namespace detail {
@@ -70,8 +71,10 @@ struct [[nodiscard]] result {
   std::error_code error{};
 
   explicit operator bool() const noexcept { return !error; }
+  /// The value; default-constructed if there is an error.
   T& operator*() noexcept { return value; }
   const T& operator*() const noexcept { return value; }
+  /// The same, for its members.
   T* operator->() noexcept { return &value; }
   const T* operator->() const noexcept { return &value; }
   /// Returns the value. Throws like io_result::or_throw().
@@ -102,6 +105,7 @@ inline constexpr bool is_literal = std::is_array_v<std::remove_reference_t<R>>&&
 /// outlive the operation, and may be reused as soon as the operation has ended, however it ended.
 class buffer {
  public:
+  /// The bytes at `data`; or those of an array, vector, string or span.
   buffer(void* data, std::size_t size) noexcept : data_(data), size_(size) {}
   template <detail::bytes_in_a_row R>
   requires(!std::same_as<std::remove_cvref_t<R>, buffer> &&
@@ -109,7 +113,9 @@ class buffer {
       buffer(R&& bytes)  // NOLINT(bugprone-forwarding-reference-overload): it overlooks requires
   noexcept : buffer(std::ranges::data(bytes), std::ranges::size(bytes)) {}
 
+  /// Where the bytes are.
   void* data() const noexcept { return data_; }
+  /// How many there are.
   std::size_t size() const noexcept { return size_; }
 
  private:
@@ -120,6 +126,7 @@ class buffer {
 /// The source of a write. A string literal is written without its terminating zero.
 class const_buffer {
  public:
+  /// The bytes at `data`; or those of a text, array, vector or span.
   const_buffer(const void* data, std::size_t size) noexcept : data_(data), size_(size) {}
   const_buffer(const char* text) noexcept : const_buffer(std::string_view(text)) {}
   const_buffer(std::string_view text) noexcept : const_buffer(text.data(), text.size()) {}
@@ -128,7 +135,9 @@ class const_buffer {
       const_buffer(R&& bytes)  // NOLINT(bugprone-forwarding-reference-overload): the same
   noexcept : const_buffer(std::ranges::data(bytes), std::ranges::size(bytes)) {}
 
+  /// Where the bytes are.
   const void* data() const noexcept { return data_; }
+  /// How many there are.
   std::size_t size() const noexcept { return size_; }
 
  private:

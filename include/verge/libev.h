@@ -20,6 +20,7 @@
 /// needs libev's header.
 namespace verge {
 
+/// Timers in a loop of libev: loop_timers whose descriptor that loop watches.
 template <class Callback = std::function<void()>>
 class basic_ev_timers : public basic_loop_timers<Callback> {
  public:
@@ -45,6 +46,7 @@ class basic_ev_timers : public basic_loop_timers<Callback> {
   ev_io watcher_;
 };
 
+/// With callbacks of any type.
 using ev_timers = basic_ev_timers<>;
 
 }  // namespace verge

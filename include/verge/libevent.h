@@ -22,6 +22,7 @@
 /// Not part of <verge/verge.h>, as it needs libevent's headers.
 namespace verge {
 
+/// Timers in a loop of libevent: loop_timers whose descriptor that loop watches.
 template <class Callback = std::function<void()>>
 class basic_event_timers : public basic_loop_timers<Callback> {
  public:
@@ -48,6 +49,7 @@ class basic_event_timers : public basic_loop_timers<Callback> {
   event* event_;
 };
 
+/// With callbacks of any type.
 using event_timers = basic_event_timers<>;
 
 }  // namespace verge

@@ -47,6 +47,7 @@ class alarm_fd {
   alarm_fd(const alarm_fd&) = delete;
   alarm_fd& operator=(const alarm_fd&) = delete;
 
+  /// The number of the descriptor, for epoll and the like. Do not read from it or close it.
   [[nodiscard]] int fd() const noexcept { return fd_; }
   /// Makes the descriptor readable at `when`, at once if that has passed; until then it is not.
   /// Nothing: it stays unreadable. Thread-safe.
@@ -56,6 +57,7 @@ class alarm_fd {
   int fd_;
 };
 
+/// Timers with a descriptor to watch. `Callback` is called without arguments.
 template <class Callback = std::function<void()>>
 class basic_loop_timers {
  public:
@@ -73,6 +75,7 @@ class basic_loop_timers {
   /// Pending timers are not called. Stop watching fd() first.
   ~basic_loop_timers() = default;
 
+  /// The descriptor to watch for reading.
   [[nodiscard]] int fd() const noexcept { return alarm_.fd(); }
 
   /// Makes run() call f in `d`. From any thread. A zero or negative `d` is due at once, one past
@@ -95,8 +98,11 @@ class basic_loop_timers {
   }
   bool reset(id which, time_point when) { return timers_.reset(which, when); }
 
+  /// Returns whether the timer has neither been called nor stopped.
   [[nodiscard]] bool pending(id which) const noexcept { return timers_.pending(which); }
+  /// The number of pending timers.
   [[nodiscard]] std::size_t size() const noexcept { return timers_.size(); }
+  /// Returns whether no timer is pending.
   [[nodiscard]] bool empty() const noexcept { return timers_.empty(); }
 
   /// When to call run() next, for a loop that does not watch fd(); nothing if no timer is pending.
@@ -134,6 +140,7 @@ class basic_loop_timers {
   queue timers_;
 };
 
+/// With callbacks of any type.
 using loop_timers = basic_loop_timers<>;
 
 }  // namespace verge

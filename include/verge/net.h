@@ -43,6 +43,7 @@
 /// nothing raises SIGPIPE. docs/net.md explains the design.
 namespace verge {
 
+/// How a listener is made.
 struct listen_options {
   /// How many connections the kernel queues until they are accepted. The kernel has its own limit.
   int backlog{4096};
@@ -64,7 +65,9 @@ class stream_socket : public stream {
   /// Closes the receiving half: further data is discarded.
   std::error_code shutdown_read() noexcept;
 
+  /// The address of this end.
   result<endpoint> local() const noexcept;
+  /// The address of the other end.
   result<endpoint> peer() const noexcept;
 
  protected:
@@ -87,6 +90,7 @@ class tcp_conn : public stream_socket {
   /// Sets TCP_NODELAY. True, the initial setting: small writes are sent at once. False: a small
   /// write waits until earlier data is acknowledged (Nagle's algorithm), which saves packets.
   std::error_code set_no_delay(bool at_once) noexcept;
+  /// Lets the kernel probe a silent peer (SO_KEEPALIVE). Off at first.
   std::error_code set_keep_alive(bool yes) noexcept;
   /// What close() does with unsent data: with 0 s it is discarded and the peer sees a connection
   /// reset.
@@ -103,7 +107,12 @@ class tcp_listener : public descriptor {
  public:
   tcp_listener() noexcept = default;
 
+  /// Listens at an address of this machine; with port 0 the kernel chooses one, see local().
   static result<tcp_listener> listen(const endpoint& at, listen_options options = {});
+
+  /// Takes ownership of a TCP socket that listens already, as a supervisor passes it on
+  /// (socket activation). On failure the caller keeps the number.
+  static result<tcp_listener> adopt(int number);
 
   /// The next connection, which belongs to the listener's runtime. When the process is out of
   /// descriptors, accept waits and retries with increasing delays; the connection stays queued in
@@ -147,12 +156,16 @@ class unix_listener : public descriptor {
   unix_listener& operator=(unix_listener&& other) noexcept;
   ~unix_listener();
 
+  /// Listens at a path, which must not exist, or at an abstract name.
   static result<unix_listener> listen(const endpoint& at, listen_options options = {});
 
+  /// The next connection, as tcp_listener::accept.
   detail::io_operation<detail::accept_into<unix_conn>> accept() noexcept {
     return detail::io_operation<detail::accept_into<unix_conn>>({get()});
   }
+  /// The path it listens at.
   result<endpoint> local() const noexcept;
+  /// As descriptor::close; removes the file.
   std::error_code close() noexcept;
 
  private:
@@ -180,13 +193,16 @@ class datagram_socket : public descriptor {
 
   /// From now on sends to, and receives from, only this peer. Does not wait.
   std::error_code connect(const endpoint& to) noexcept;
+  /// The address it is bound to.
   result<endpoint> local() const noexcept;
+  /// The peer, if it is connected.
   result<endpoint> peer() const noexcept;
 
  protected:
   using descriptor::descriptor;
 };
 
+/// A UDP socket.
 class udp_socket : public datagram_socket {
  public:
   udp_socket() noexcept = default;
@@ -206,9 +222,11 @@ class unix_datagram : public datagram_socket {
   unix_datagram& operator=(unix_datagram&& other) noexcept;
   ~unix_datagram();
 
+  /// Binds to a path, which must not exist, or to an abstract name.
   static result<unix_datagram> bind(const endpoint& at);
   /// Two sockets that are connected to each other.
   static result<std::pair<unix_datagram, unix_datagram>> pair();
+  /// As descriptor::close; removes the file.
   std::error_code close() noexcept;
 
  private:

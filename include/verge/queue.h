@@ -71,6 +71,7 @@ class kept_chunks {
 
 }  // namespace detail
 
+/// The queue. `Callback` is called without arguments; `Clock` only gives times their type.
 template <class Callback = std::function<void()>, class Clock = std::chrono::steady_clock>
 class basic_timer_queue {
  public:
@@ -180,6 +181,7 @@ class basic_timer_queue {
 
   /// The number of pending timers.
   [[nodiscard]] std::size_t size() const noexcept { return live_; }
+  /// Returns whether no timer is pending.
   [[nodiscard]] bool empty() const noexcept { return live_ == 0; }
   /// The memory held, in bytes, without what callbacks have allocated.
   [[nodiscard]] std::size_t bytes() const noexcept { return wheel_.bytes() + nodes_.bytes(); }

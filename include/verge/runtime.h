@@ -59,8 +59,9 @@ enum class engine : std::uint8_t {
   hybrid,          ///< a wheel and a small heap per processor, no lock to stop: the default
 };
 
-/// All engines, and the name of one, such as "processor_heap".
+/// All engines.
 std::span<const engine> engines() noexcept;
+/// The name of an engine, such as "processor_heap".
 std::string_view name_of(engine e) noexcept;
 /// The engine with that name. Throws std::invalid_argument, listing the known names.
 engine engine_named(std::string_view name);
@@ -73,12 +74,14 @@ struct wheel_options {
   std::size_t size{0};
 };
 
+/// How a runtime is made.
 struct runtime_options {
   /// How many tasks run concurrently, 1 to 256. 0 means one per core that the process may use: the
   /// least of the cores online, the affinity mask of the calling thread (taskset), and the quota of
   /// its control groups (cpu.max, rounded up).
   unsigned processors{0};
   verge::engine engine{verge::engine::hybrid};
+  /// The shape of the wheel, for the two wheel engines.
   wheel_options wheel{};
   /// Receives exceptions from callbacks and detached tasks, on the thread where they were thrown.
   /// The default prints the exception and terminates the program.
@@ -119,8 +122,9 @@ struct processor_limits {
 /// Which limit decided, or `option` if the number was given.
 enum class processors_from : std::uint8_t { option, online, affinity, cgroup };
 
+/// The figures of a runtime since it was created.
 struct runtime_stats {
-  std::vector<processor_stats> processors;
+  std::vector<processor_stats> processors;              ///< of each
   processors_from taken_from{processors_from::option};  ///< what decided their number
   processor_limits limits;                              ///< all 0 if the runtime was given a number
   processor_stats total;             ///< including timers fired outside any processor
@@ -139,6 +143,7 @@ struct runtime_stats {
   int realtime_error{0};  ///< the errno with which the system refused it; 0 if it did not
 };
 
+/// Processors, their threads and their timers. Every function may be called from any thread.
 class runtime {
  public:
   /// Throws std::invalid_argument for a number of processors or a priority out of range, and
@@ -169,8 +174,10 @@ class runtime {
   /// Changes the number of processors, 1 to 256, without stopping anything. A processor that is
   /// running a task is removed when the task suspends or ends.
   void set_processors(unsigned n);
+  /// The number of processors.
   unsigned processors() const noexcept;
 
+  /// What has happened so far.
   runtime_stats stats() const;
 
  private:

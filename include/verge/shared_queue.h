@@ -47,6 +47,7 @@
 /// with any other use of it.
 namespace verge {
 
+/// A timer_queue with a lock, and with a function that wakes its loop.
 template <class Callback = std::function<void()>, class Clock = clock>
 class basic_shared_timer_queue {
  public:
@@ -84,14 +85,17 @@ class basic_shared_timer_queue {
     return true;
   }
 
+  /// Returns whether the timer has neither been called nor stopped.
   [[nodiscard]] bool pending(id which) const noexcept {
     const std::lock_guard held(mutex_);
     return timers_.pending(which);
   }
+  /// The number of pending timers.
   [[nodiscard]] std::size_t size() const noexcept {
     const std::lock_guard held(mutex_);
     return timers_.size();
   }
+  /// Returns whether no timer is pending.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
   /// As timer_queue::next. A loop that is to be woken calls sleep_until().
@@ -156,6 +160,7 @@ class basic_shared_timer_queue {
   std::function<void(time_point)> wake_;
 };
 
+/// With callbacks of any type, on verge::clock.
 using shared_timer_queue = basic_shared_timer_queue<>;
 
 }  // namespace verge

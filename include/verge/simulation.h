@@ -56,9 +56,11 @@ class deadlock : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// How a simulation is made.
 struct simulation_options {
   std::uint64_t seed{1};
   verge::engine engine{verge::engine::hybrid};
+  /// The shape of the wheel, for the two wheel engines.
   wheel_options wheel{};
   /// The initial time. Throws std::invalid_argument if it is after the engine's last time.
   clock::time_point start{std::chrono::hours(1)};
@@ -66,6 +68,7 @@ struct simulation_options {
   std::function<void(std::exception_ptr)> on_exception{};
 };
 
+/// A world with a time of its own, and the tasks, timers and threads in it.
 class simulation {
  public:
   /// The calling thread takes part until the simulation is destroyed. Throws std::logic_error if it
@@ -109,6 +112,7 @@ class simulation {
   /// not wait for the thread before it moves time.
   class participant {
    public:
+    /// Waits for the turn of the calling thread.
     explicit participant(simulation& sim);
     ~participant();
     participant(const participant&) = delete;
@@ -118,9 +122,11 @@ class simulation {
     simulation& sim_;
   };
 
+  /// The simulated time.
   clock::time_point now() noexcept;
   /// The number of times that time has jumped.
   std::uint64_t jumps() const noexcept;
+  /// The seed that it was made with.
   std::uint64_t seed() const noexcept;
 
  private:

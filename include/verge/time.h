@@ -76,6 +76,7 @@
 /// has waited for a second.
 namespace verge {
 
+/// A time on the clock of all timers.
 using time_point = clock::time_point;
 
 /// A timer that fires once: it sends to its channel or calls its function.
@@ -240,9 +241,28 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
       missed_ticks policy = missed_ticks::skip, timer_options options = {})
       : ticker(detail::start_ticker(detail::timers_of(rt), saturate(period).count(),
                                     detail::ticking(policy, options))) {}
+  /// Ticks on an absolute grid: at start + n * period, from the first such time that has not
+  /// passed. Tickers with the same start and period tick together, whenever each was made.
+  template <class Clock, class Duration, class Rep, class Period>
+  [[nodiscard("destroying the handle stops the ticker: keep it, or detach() it")]] ticker(
+      std::chrono::time_point<Clock, Duration> start, std::chrono::duration<Rep, Period> period,
+      missed_ticks policy = missed_ticks::skip, timer_options options = {})
+      : ticker(detail::start_ticker_at(detail::timers_here(), detail::count_of(start),
+                                       saturate(period).count(),
+                                       detail::ticking(policy, options))) {}
+  template <class Clock, class Duration, class Rep, class Period>
+  [[nodiscard("destroying the handle stops the ticker: keep it, or detach() it")]] ticker(
+      runtime & rt, std::chrono::time_point<Clock, Duration> start,
+      std::chrono::duration<Rep, Period> period, missed_ticks policy = missed_ticks::skip,
+      timer_options options = {})
+      : ticker(detail::start_ticker_at(detail::timers_of(rt), detail::count_of(start),
+                                       saturate(period).count(),
+                                       detail::ticking(policy, options))) {}
 
   void swap(ticker & other) noexcept { node_.swap(other.node_); }
 
+  /// The channel that receives the times of the ticks. Throws std::logic_error if the ticker has a
+  /// function instead.
   receiver<time_point> c() const { return detail::channel_of(node_.get()); }
 
   /// Returns true if it was ticking. Afterwards no tick is received, not even one already sent, and
@@ -290,6 +310,28 @@ ticker every(runtime& rt, std::chrono::duration<Rep, Period> period, F&& f,
                                    std::forward<F>(f), detail::ticking(policy, options)));
 }
 
+/// The same on an absolute grid: f is called at start + n * period, beginning with the first such
+/// time that has not passed; `start` is of verge::clock or std::chrono::steady_clock. So programs
+/// on one machine that use the same start and period call together, and a program that is restarted
+/// continues on the same grid. After a reset() the ticks are counted from that moment. With the
+/// policy `delay` a late call moves the grid.
+template <class Clock, class Duration, class Rep, class Period, class F>
+ticker every(std::chrono::time_point<Clock, Duration> start,
+             std::chrono::duration<Rep, Period> period, F&& f,
+             missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
+  return detail::handle_access::make<ticker>(detail::make_function_ticker_at(
+      detail::timers_here(), detail::count_of(start), saturate(period).count(), std::forward<F>(f),
+      detail::ticking(policy, options)));
+}
+template <class Clock, class Duration, class Rep, class Period, class F>
+ticker every(runtime& rt, std::chrono::time_point<Clock, Duration> start,
+             std::chrono::duration<Rep, Period> period, F&& f,
+             missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
+  return detail::handle_access::make<ticker>(detail::make_function_ticker_at(
+      detail::timers_of(rt), detail::count_of(start), saturate(period).count(), std::forward<F>(f),
+      detail::ticking(policy, options)));
+}
+
 /// Returns the channel of a ticker without a handle: it ticks until the channel is dropped. If the
 /// period is zero or less, the channel never delivers.
 template <class Rep, class Period>
@@ -318,6 +360,7 @@ detail::sleep_operation sleep(runtime& rt, std::chrono::duration<Rep, Period> d,
   return detail::sleep_operation::for_delay(saturate(d).count(), &detail::timers_of(rt),
                                             detail::slack_of(options));
 }
+/// The same until a time point of verge::clock or std::chrono::steady_clock.
 template <class Clock, class Duration>
 detail::sleep_operation sleep_until(std::chrono::time_point<Clock, Duration> when,
                                     timer_options options = {}) noexcept {

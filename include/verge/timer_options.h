@@ -9,6 +9,7 @@
 /// How exactly a timer keeps its time: for timers, tickers, sleeps and deadlines of descriptors.
 namespace verge {
 
+/// What a timer is started or reset with.
 struct timer_options {
   /// How late the timer may fire. Timers with slack fire together where possible, which saves
   /// wake-ups: `after_func(30s, f, {.slack = 1s})`.

@@ -38,10 +38,12 @@ namespace verge {
 /// its result.
 class context_error : public cancelled {
  public:
+  /// With the reasons of a context that is done.
   explicit context_error(const context& ctx) noexcept : code_(ctx.err()), cause_(ctx.cause()) {}
   const char* what() const noexcept override;
-  /// The context's err() and cause().
+  /// The context's err().
   std::error_code code() const noexcept { return code_; }
+  /// The context's cause().
   std::error_code cause() const noexcept { return cause_; }
 
  private:

@@ -22,6 +22,7 @@
 /// Not part of <verge/verge.h>, as it needs libuv's headers.
 namespace verge {
 
+/// Timers in a loop of libuv: loop_timers whose descriptor that loop watches.
 template <class Callback = std::function<void()>>
 class basic_uv_timers : public basic_loop_timers<Callback> {
  public:
@@ -42,6 +43,7 @@ class basic_uv_timers : public basic_loop_timers<Callback> {
   /// By default this object keeps uv_run() from returning, like a uv_async_t: another thread may
   /// start a timer at any time. After unref() it does not, whether timers are pending or not.
   void unref() noexcept { uv_unref(reinterpret_cast<uv_handle_t*>(handle_)); }
+  /// Undoes unref().
   void ref() noexcept { uv_ref(reinterpret_cast<uv_handle_t*>(handle_)); }
 
  private:
@@ -63,6 +65,7 @@ class basic_uv_timers : public basic_loop_timers<Callback> {
   uv_poll_t* handle_ = nullptr;      ///< freed by libuv's last call
 };
 
+/// With callbacks of any type.
 using uv_timers = basic_uv_timers<>;
 
 }  // namespace verge

@@ -10,6 +10,7 @@
 ///   | canceller                | cancels the context; waits for nothing               | keeps it |
 ///   | context (the last copy)  | cancels the context; waits for nothing               |          |
 ///   | join_handle              | detaches: the task runs on                           | the same |
+///   | task_group               | cancels its tasks; waits for nothing                 |          |
 ///   | task                     | destroys the coroutine; its waits are abandoned      |          |
 ///   | chan, receiver, sender   | drops a reference; the channel is not closed         |          |
 ///   | receiver of after, tick  | the last one stops the timer                         |          |
@@ -36,10 +37,14 @@
 #include <verge/endpoint.h>
 #include <verge/errors.h>
 #include <verge/fd.h>
+#include <verge/group.h>
 #include <verge/io.h>
+#include <verge/log.h>
 #include <verge/loop.h>
+#include <verge/metrics.h>
 #include <verge/net.h>
 #include <verge/queue.h>
+#include <verge/retry.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
 #include <verge/shared_queue.h>

@@ -229,6 +229,12 @@ void append_reply(std::string& out, const reply& r, const server_identity& me) {
     case answer::done:
       out.append("DONE\r\n");
       return;
+    case answer::tube_full:
+      out.append("OUT_OF_MEMORY\r\n");  // what clients know that means: try again later
+      return;
+    case answer::other_request:
+    case answer::no_push:
+    case answer::push_is:  // no command of this protocol gets these
     case answer::denied:
       out.append("DENIED\r\n");
       return;

@@ -65,6 +65,7 @@ std::uint64_t scratch_directory::bytes() const {
 server_process::server_process(std::vector<std::string> arguments, std::uint16_t port)
     : port_(port) {
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& a : arguments) argv.push_back(a.data());
   argv.push_back(nullptr);
   pid_ = ::fork();

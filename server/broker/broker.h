@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -113,6 +114,40 @@ class broker {
   void say(client& c, reply r);
   void say(client& c, answer a, std::uint64_t number = 0);
 
+  // pushing.cc: which tubes are pushed, and what comes of pushes.
+  void recover_push(const note& n);
+  void run_push(client& c, const command& cmd);
+  void run_undelivered(client& c, const command& cmd);
+  void set_push(const std::string& tube, shared_push settings);
+  void follow_push(client& c);
+  const push_settings* push_of(const std::string& tube) const;
+  bool lacks_push(const tube& t, const command& cmd) const;
+  void write_note(std::string name, std::optional<std::string> text);
+
+  // once.cc: commands that come twice.
+  void recover_once(const note& n);
+  void run_once(client& c, command& cmd);
+  void forget_old_answers();
+
+  // limits.cc: how many tasks a tube takes.
+  void recover_limit(const note& n);
+  void run_limit(client& c, const command& cmd);
+  bool is_full(tube& t, const command& cmd);
+  std::optional<std::uint64_t> limit_of(const std::string& tube) const;
+
+  // recurring.cc: schedules, and their firing.
+  struct recurrence;
+  using shared_recurrence = std::shared_ptr<recurrence>;
+  void recover_schedule(const note& n);
+  void arm(const recurrence& r);
+  void disarm(const recurrence& r);
+  std::optional<wall_time> next_firing() const noexcept;
+  bool fire_schedules();
+  void run_schedule(client& c, const command& cmd);
+  void set_schedule(client& c, const command& cmd);
+  void show_schedules(client& c, answer a, std::vector<const recurrence*> which,
+                      std::size_t upcoming);
+
   // views.cc: what is shown.
   void run_show(client& c, const command& cmd);
   survey_view survey(const command& cmd);
@@ -220,6 +255,20 @@ class broker {
   std::unordered_map<task_id, std::string> old_keys_;
   batch batch_;
   std::vector<tube_number> removed_tubes_;
+  std::map<std::string, std::optional<std::string>> changed_notes_;  ///< nothing: removed
+
+  std::map<std::string, shared_push, std::less<>> pushes_;  ///< by tube
+  /// What was answered, by the key of `once`; and the keys by age.
+  struct answered {
+    std::string print;
+    reply said;
+    wall_time at{0};
+  };
+  std::map<std::string, answered> answered_;
+  std::set<std::pair<wall_time, std::string>> answered_by_age_;
+  std::map<std::string, std::uint64_t> limits_;  ///< of tubes
+  std::map<std::string, shared_recurrence> schedules_;
+  std::set<std::pair<wall_time, std::string>> firings_;  ///< when each schedule fires next
   std::vector<std::pair<client*, reply>> replies_;
 
   server_view figures_;

@@ -15,7 +15,13 @@ class client {
  public:
   /// Whether leases end with the connection, as beanstalk's protocol has it. Otherwise they last
   /// until their end, whatever becomes of the connection, and are known by their tokens.
-  enum class leases : std::uint8_t { bound, by_token };
+  enum class leases : std::uint8_t {
+    bound,
+    by_token,
+    /// A part of the server: its leases end with the process, as those that are bound, and it is
+    /// not counted as a client. It uses no tube, and watches those that it names.
+    internal,
+  };
   explicit client(leases kind = leases::bound) noexcept : leases_(kind) {}
   client(const client&) = delete;
   client& operator=(const client&) = delete;
@@ -49,6 +55,7 @@ class client {
   bool works_{false};
   bool to_flush_{false};
   bool resumed_{false};
+  bool follows_push_{false};
 };
 
 }  // namespace verge::server

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "../model/push.h"
 #include "../model/task.h"
 #include "tube_filter.h"
 
@@ -39,6 +40,17 @@ enum class verb : std::uint8_t {
   watch,
   ignore,
   pause,
+  set_push,    ///< where the tasks of a tube are sent, from now on
+  clear_push,  ///< nowhere
+  show_push,
+  follow_push,   ///< for the part that sends: the settings of all tubes now, and each change
+  undelivered,   ///< a push has failed
+  postpone,      ///< a push was not tried: as if the task had not been handed out
+  limit,         ///< how many tasks a tube takes
+  set_schedule,  ///< a task recurs from now on
+  remove_schedule,
+  show_schedule,
+  list_schedules,
   stats,
   stats_task,
   stats_tube,
@@ -71,6 +83,7 @@ struct new_task {
   std::uint32_t max_attempts{0};
   nanoseconds backoff{0};
   std::string dead_letter;
+  std::string url;  ///< of its own receiver, in a tube whose tasks are pushed
 };
 
 enum class answer : std::uint8_t {
@@ -103,6 +116,10 @@ enum class answer : std::uint8_t {
   failed,  ///< an operator's command; `text` says why
   done,
   denied,  ///< the caller may not touch that tube
+  tube_full,
+  other_request,  ///< the key of `once` belongs to another one
+  no_push,        ///< a task with a URL, in a tube whose tasks are not pushed
+  push_is,        ///< to one that follows: `text` is the tube, `push` its settings, or nothing
   // Of the protocols:
   bad_format,
   unknown_command,
@@ -123,7 +140,7 @@ struct handed_out {
   task_id id{0};
   lease_token token{0};
   std::shared_ptr<const std::string> body;
-  /// Of a lease that is not bound to a connection, and of what is shown with its fields.
+  /// Of a lease that is not bound to a client's connection.
   std::shared_ptr<const task> fields;
 };
 
@@ -143,6 +160,8 @@ struct tube_view {
   nanoseconds pause{0}, pause_left{0};
   std::uint64_t deletes{0}, pauses{0};
   std::uint64_t reserves{0};
+  bool pushes{false}, push_disabled{false};
+  std::optional<std::uint64_t> most_tasks;
   nanoseconds oldest_ready{0};  ///< for how long the one that is due longest has been due
 };
 
@@ -157,7 +176,7 @@ struct lateness_figures {
 
 struct server_view {
   std::uint64_t urgent{0}, ready{0}, reserved{0}, delayed{0}, buried{0}, total{0};
-  std::uint64_t commands[40]{};  ///< by verb
+  std::uint64_t commands[64]{};  ///< by verb
   std::uint64_t timeouts{0};
   std::uint64_t reserves_without_limit{0};
   std::uint64_t tubes{0}, connections{0}, producers{0}, workers{0}, waiting{0};
@@ -191,8 +210,21 @@ struct forecast_view {
   std::optional<wall_time> known_until;
 };
 
+using shared_push = std::shared_ptr<const push_settings>;
+
+struct schedule;  // schedule.h
+struct schedule_list;
+using shared_schedules = std::shared_ptr<const schedule_list>;
+
 using view = std::variant<task_view, tube_view, server_view, std::vector<std::string>, survey_view,
-                          list_view, forecast_view>;
+                          list_view, forecast_view, shared_push, shared_schedules>;
+
+/// A command that may come twice, because its reply was lost: it is executed once, and the second
+/// one gets the reply to the first, for a day, also over a restart.
+struct once_key {
+  std::string key;
+  std::string print;  ///< of the request: another one with the same key is refused
+};
 
 struct reply {
   answer what{answer::done};
@@ -202,6 +234,8 @@ struct reply {
   std::vector<handed_out> more;
   std::shared_ptr<const view> shown;
   std::vector<std::pair<answer, task_id>> each;  ///< of put_many: what became of each
+  shared_push push;
+  bool replayed{false};  ///< it is the reply to the same command, given before
 };
 
 struct command {
@@ -224,8 +258,15 @@ struct command {
   std::optional<list_position> from;
   /// The tubes that the caller may touch; nothing: all. Tasks of others do not exist for it.
   std::shared_ptr<const tube_filter> within;
-  std::vector<new_task> tasks;  ///< put
-  reply prepared;               ///< say
+  std::vector<new_task> tasks;             ///< put
+  shared_push push;                        ///< set_push
+  std::shared_ptr<const once_key> once;    ///< for commands whose reply has no bodies
+  std::optional<std::uint64_t> most;       ///< limit: nothing lifts it
+  std::shared_ptr<const schedule> recurs;  ///< set_schedule
+  std::string url;                         ///< undelivered: where the task was sent to
+  bool give_up{false};                     ///< undelivered: no further attempt
+  bool disable{false};  ///< undelivered: the receiver wants no more from this tube
+  reply prepared;       ///< say
 };
 
 }  // namespace verge::server

@@ -26,6 +26,12 @@ void broker::recover(clock::time_point now, wall_time wall) {
   id_ceiling_ = r.id_ceiling;
   next_burial_ = r.burial_ceiling;
   burial_ceiling_ = r.burial_ceiling;
+  for (const note& n : r.notes) {
+    recover_push(n);
+    recover_schedule(n);
+    recover_once(n);
+    recover_limit(n);
+  }
   for (const tube_record& record : r.tubes) next_tube_ = std::max(next_tube_, record.number + 1);
   // The one that always exists is the first in the list, whether the store knows it or not.
   const auto is_default = [](const tube_record& t) { return t.name == "default"; };
@@ -63,6 +69,7 @@ void broker::begin(clock::time_point now, wall_time wall) noexcept {
 
 void broker::join(client& c) {
   c.joined_ = true;
+  if (c.leases_ == client::leases::internal) return;
   tube& t = tube_named("default");
   c.used_ = &t;
   ++t.users;
@@ -112,6 +119,7 @@ void broker::resume() {
 
 void broker::run(client& c, command& cmd) {
   if (failed_ && cmd.what != verb::say) return say(c, answer::internal_error);
+  if (cmd.once != nullptr) return run_once(c, cmd);
   ++figures_.commands[static_cast<std::size_t>(cmd.what)];
   switch (cmd.what) {
     case verb::put:
@@ -144,6 +152,22 @@ void broker::run(client& c, command& cmd) {
       return run_tubes(c, cmd);
     case verb::pause:
       return run_pause(c, cmd);
+    case verb::set_push:
+    case verb::clear_push:
+    case verb::show_push:
+      return run_push(c, cmd);
+    case verb::limit:
+      return run_limit(c, cmd);
+    case verb::set_schedule:
+    case verb::remove_schedule:
+    case verb::show_schedule:
+    case verb::list_schedules:
+      return run_schedule(c, cmd);
+    case verb::follow_push:
+      return follow_push(c);
+    case verb::undelivered:
+    case verb::postpone:
+      return run_undelivered(c, cmd);
     case verb::stats:
     case verb::stats_task:
     case verb::stats_tube:
@@ -181,7 +205,7 @@ void broker::run(client& c, command& cmd) {
 }
 
 void broker::run_put(client& c, command& cmd) {
-  if (!c.puts_) {
+  if (!c.puts_ && c.leases_ != client::leases::internal) {
     c.puts_ = true;
     ++figures_.producers;
   }
@@ -189,6 +213,8 @@ void broker::run_put(client& c, command& cmd) {
   tube& t = cmd.tube.empty() ? *c.used_ : tube_named(cmd.tube);
   if (&t != c.used_) doubtful_tubes_.push_back(&t);
   if (!may_touch(cmd, t)) return say(c, answer::denied);
+  if (lacks_push(t, cmd)) return say(c, answer::no_push);
+  if (is_full(t, cmd)) return say(c, answer::tube_full);
   if (cmd.what == verb::put) return say(c, put(t, cmd.tasks.front()));
   reply r;
   r.what = answer::inserted_many;
@@ -229,7 +255,7 @@ reply broker::put(tube& t, new_task& n) {
 }
 
 void broker::run_reserve(client& c, const command& cmd) {
-  if (!c.works_) {
+  if (!c.works_ && c.leases_ != client::leases::internal) {
     c.works_ = true;
     ++figures_.workers;
   }
@@ -404,14 +430,16 @@ void broker::leave(client& c) {
     write_lease(e);
     put_in(e);
   }
-  --c.used_->users;
-  doubtful_tubes_.push_back(c.used_);
+  if (c.used_ != nullptr) {
+    --c.used_->users;
+    doubtful_tubes_.push_back(c.used_);
+    --figures_.connections;
+  }
   for (tube* t : c.watched_) {
     --t->watchers;
     doubtful_tubes_.push_back(t);
   }
   c.watched_.clear();
-  --figures_.connections;
   if (c.puts_) --figures_.producers;
   if (c.works_) --figures_.workers;
   c.left_ = true;

@@ -56,6 +56,9 @@ entry& broker::create(tube& t, new_task& n) {
   f.max_attempts = n.max_attempts;
   f.backoff = n.backoff;
   f.dead_letter = std::move(n.dead_letter);
+  if (!n.url.empty()) {
+    f.push = std::make_shared<const push_part>(push_part{.url = std::move(n.url), .answer = {}});
+  }
   server::begin(f, wall_, n.due ? delay_until(wall_, *n.due) : n.delay);
   e.home = &t;
   e.body = std::make_shared<const std::string>(std::move(n.body));
@@ -330,8 +333,9 @@ void broker::note_due(tube& t) {
 }
 
 std::optional<wall_time> broker::next_due() const noexcept {
-  if (due_.empty()) return std::nullopt;
-  return due_.begin()->first;
+  const auto firing = next_firing();
+  if (due_.empty()) return firing;
+  return std::min(due_.begin()->first, firing.value_or(due_.begin()->first));
 }
 
 /// Makes tasks ready whose time has come, a chunk of them. True if there are more.
@@ -354,6 +358,7 @@ bool broker::fall_due(tube& t) {
 /// Tasks that have fallen due come first: a client whose wait ends at the same time gets one.
 bool broker::advance() {
   if (failed_) return false;
+  const bool more_firings = fire_schedules();
   std::size_t tubes = tubes_.size();
   while (!due_.empty() && due_.begin()->first <= wall_ && tubes-- > 0) {
     if (fall_due(*due_.begin()->second)) break;
@@ -361,7 +366,8 @@ bool broker::advance() {
   alarms_.run(now_, options_.chunk);
   resume();
   const auto alarm = alarms_.next();
-  return (alarm && *alarm <= now_) || (!due_.empty() && due_.begin()->first <= wall_);
+  return more_firings || (alarm && *alarm <= now_) ||
+         (!due_.empty() && due_.begin()->first <= wall_);
 }
 
 const batch& broker::changes() {
@@ -414,6 +420,14 @@ const batch& broker::changes() {
   for (tube* t : doubtful_tubes_) drop_if_unused(*t);
   doubtful_tubes_.clear();
   batch_.tubes_removed = std::exchange(removed_tubes_, {});
+  for (auto& [name, text] : changed_notes_) {
+    if (text) {
+      batch_.notes.push_back({name, std::move(*text)});
+    } else {
+      batch_.notes_removed.push_back(name);
+    }
+  }
+  changed_notes_.clear();
   if (new_marks_) {
     batch_.id_ceiling = id_ceiling_;
     batch_.burial_ceiling = burial_ceiling_;

@@ -40,6 +40,11 @@ tube_view broker::view_of(tube& t) {
   v.deletes = t.deletes;
   v.pauses = t.pauses;
   v.reserves = t.reserves;
+  v.most_tasks = limit_of(t.name);
+  if (const push_settings* const p = push_of(t.name)) {
+    v.pushes = true;
+    v.push_disabled = !p->disabled.empty();
+  }
   return v;
 }
 

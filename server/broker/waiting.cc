@@ -48,7 +48,7 @@ void broker::lease(client& c, entry& e, bool any_state, handed_out& to) {
   const lease_token token = new_token(e);
   static_cast<void>(server::reserve(e.fields, token, wall_, any_state));
   ++e.home->reserves;
-  e.fields.bound_to_connection = c.leases_ == client::leases::bound;
+  e.fields.bound_to_connection = c.leases_ != client::leases::by_token;
   put_in(e);
   write_lease(e);
   e.lease_end = after(now_, e.fields.ttr);
@@ -57,9 +57,8 @@ void broker::lease(client& c, entry& e, bool any_state, handed_out& to) {
   if (e.fields.bound_to_connection) {
     e.holder = &c;
     c.held_.push_back(e);
-  } else {
-    to.fields = std::make_shared<const task>(e.fields);
   }
+  if (c.leases_ != client::leases::bound) to.fields = std::make_shared<const task>(e.fields);
 }
 
 /// A reservation, or its end: written now, or when the task leaves memory.
@@ -105,6 +104,7 @@ void broker::serve(tube& t) {
 
 std::optional<clock::time_point> broker::first_lease_end(client& c) noexcept {
   std::optional<clock::time_point> first;
+  if (c.leases_ == client::leases::internal) return first;  // it does one thing with each
   for (const entry& e : c.held_) {
     if (!first || e.lease_end < *first) first = e.lease_end;
   }

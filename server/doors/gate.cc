@@ -135,6 +135,8 @@ scope scope_of(verb v) noexcept {
     case verb::put_many:
     case verb::cancel:
     case verb::reschedule:
+    case verb::set_schedule:
+    case verb::remove_schedule:
       return scope::put;
     case verb::reserve:
     case verb::reserve_task:
@@ -156,8 +158,17 @@ scope scope_of(verb v) noexcept {
     case verb::list_tasks:
     case verb::forecast:
     case verb::list_tubes:
+    case verb::show_push:
+    case verb::show_schedule:
+    case verb::list_schedules:
       return scope::read;
     case verb::pause:
+    case verb::limit:
+    case verb::set_push:
+    case verb::clear_push:
+    case verb::follow_push:
+    case verb::undelivered:
+    case verb::postpone:
     case verb::drain:
     case verb::backup:
       return scope::admin;

@@ -1,6 +1,5 @@
 #include "tls.h"
 
-#include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
@@ -11,113 +10,34 @@
 
 #include <verge/clock.h>
 
+#include "tls_session.h"
+
 namespace verge::server {
 
 namespace {
 
 constexpr std::size_t read_at_once = 16U << 10;
 
-std::string openssl_error() {
-  std::array<char, 256> text{};
-  const unsigned long code = ERR_get_error();
-  ERR_clear_error();
-  if (code == 0) return "no reason is given";
-  ERR_error_string_n(code, text.data(), text.size());
-  return text.data();
+/// From the server to the client, until the server has no more. Then the client hears the end.
+verge::task<> send_to_client(std::shared_ptr<tls_session> s, std::shared_ptr<tcp_conn> client,
+                             std::shared_ptr<unix_conn> plain) {
+  std::array<char, read_at_once> bytes;
+  for (;;) {
+    const auto got = co_await plain->read_some(bytes);
+    if (got.error) break;
+    if (!s->write({bytes.data(), got.bytes})) break;
+    const std::string out = s->outgoing();
+    const auto sent = co_await client->write_all(out);
+    if (sent.error) break;
+  }
+  s->close();
+  const std::string last = s->outgoing();
+  if (!last.empty()) static_cast<void>(co_await client->write_all(last));
+  static_cast<void>(client->close());
+  static_cast<void>(plain->close());
 }
 
 }  // namespace
-
-/// OpenSSL's state of one connection, between two strings of bytes.
-class tls_door::session {
- public:
-  explicit session(const context& c) : ssl_(SSL_new(c.get())) {
-    if (ssl_ == nullptr) throw std::bad_alloc();
-    BIO* const in = BIO_new(BIO_s_mem());
-    BIO* const out = BIO_new(BIO_s_mem());
-    if (in == nullptr || out == nullptr) {
-      BIO_free(in);
-      BIO_free(out);
-      SSL_free(ssl_);
-      throw std::bad_alloc();
-    }
-    SSL_set_bio(ssl_, in, out);
-    SSL_set_accept_state(ssl_);
-  }
-  session(const session&) = delete;
-  session& operator=(const session&) = delete;
-  ~session() { SSL_free(ssl_); }
-
-  enum class state { done, wants_more, failed };
-
-  /// Takes what the client has sent.
-  void feed(std::string_view bytes) {
-    std::lock_guard held(lock_);
-    BIO_write(SSL_get_rbio(ssl_), bytes.data(), static_cast<int>(bytes.size()));
-  }
-  state shake_hands() {
-    std::lock_guard held(lock_);
-    ERR_clear_error();
-    const int n = SSL_do_handshake(ssl_);
-    if (n == 1) return state::done;
-    return SSL_get_error(ssl_, n) == SSL_ERROR_WANT_READ ? state::wants_more : state::failed;
-  }
-  /// Appends what is decrypted. `failed` also at the end that the client has announced.
-  state read(std::string& to) {
-    std::lock_guard held(lock_);
-    std::array<char, read_at_once> bytes;
-    for (;;) {
-      ERR_clear_error();
-      const int n = SSL_read(ssl_, bytes.data(), static_cast<int>(bytes.size()));
-      if (n > 0) {
-        to.append(bytes.data(), static_cast<std::size_t>(n));
-        continue;
-      }
-      return SSL_get_error(ssl_, n) == SSL_ERROR_WANT_READ ? state::wants_more : state::failed;
-    }
-  }
-  bool write(std::string_view bytes) {
-    std::lock_guard held(lock_);
-    ERR_clear_error();
-    return bytes.empty() || SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size())) > 0;
-  }
-  void close() {
-    std::lock_guard held(lock_);
-    ERR_clear_error();
-    static_cast<void>(SSL_shutdown(ssl_));
-  }
-  /// What is to be sent to the client.
-  std::string outgoing() {
-    std::lock_guard held(lock_);
-    BIO* const out = SSL_get_wbio(ssl_);
-    std::string bytes(BIO_ctrl_pending(out), '\0');
-    if (!bytes.empty()) BIO_read(out, bytes.data(), static_cast<int>(bytes.size()));
-    return bytes;
-  }
-
-  /// From the server to the client, until the server has no more. Then the client hears the end.
-  static verge::task<> send(std::shared_ptr<session> s, std::shared_ptr<tcp_conn> client,
-                            std::shared_ptr<unix_conn> plain) {
-    std::array<char, read_at_once> bytes;
-    for (;;) {
-      const auto got = co_await plain->read_some(bytes);
-      if (got.error) break;
-      if (!s->write({bytes.data(), got.bytes})) break;
-      const std::string out = s->outgoing();
-      const auto sent = co_await client->write_all(out);
-      if (sent.error) break;
-    }
-    s->close();
-    const std::string last = s->outgoing();
-    if (!last.empty()) static_cast<void>(co_await client->write_all(last));
-    static_cast<void>(client->close());
-    static_cast<void>(plain->close());
-  }
-
- private:
-  SSL* ssl_;
-  std::mutex lock_;
-};
 
 tls_door::tls_door(tls_options options) : options_(std::move(options)), context_(make_context()) {}
 
@@ -176,12 +96,12 @@ verge::task<> tls_door::run(tcp_conn conn, std::function<void(stream_socket)> se
   auto client = std::make_shared<tcp_conn>(std::move(conn));
   client->set_deadline(clock::now() + options_.handshake);
   std::array<char, read_at_once> bytes;
-  std::shared_ptr<session> s;
+  std::shared_ptr<tls_session> s;
   bool ready = false;
   for (;;) {
     const auto got = co_await client->read_some(bytes);
     if (got.error) break;
-    if (s == nullptr) s = std::make_shared<session>(current());
+    if (s == nullptr) s = std::make_shared<tls_session>(*current(), tls_session::side::server);
     s->feed({bytes.data(), got.bytes});
     const auto state = s->shake_hands();
     const std::string out = s->outgoing();
@@ -189,8 +109,8 @@ verge::task<> tls_door::run(tcp_conn conn, std::function<void(stream_socket)> se
       const auto sent = co_await client->write_all(out);
       if (sent.error) break;
     }
-    ready = state == session::state::done;
-    if (state != session::state::wants_more) break;
+    ready = state == tls_session::state::done;
+    if (state != tls_session::state::wants_more) break;
   }
   in_handshake_.fetch_sub(1);
   auto ends = ready ? unix_conn::pair() : result<std::pair<unix_conn, unix_conn>>{};
@@ -202,7 +122,7 @@ verge::task<> tls_door::run(tcp_conn conn, std::function<void(stream_socket)> se
   client->set_deadline(no_deadline);
   auto plain = std::make_shared<unix_conn>(std::move(ends->first));
   serve(std::move(ends->second));
-  auto sending = go(session::send(s, client, plain));
+  auto sending = go(send_to_client(s, client, plain));
   // From the client to the server. The first bytes may have come with the end of the handshake.
   for (;;) {
     std::string in;
@@ -211,7 +131,7 @@ verge::task<> tls_door::run(tcp_conn conn, std::function<void(stream_socket)> se
       const auto passed = co_await plain->write_all(in);
       if (passed.error) break;
     }
-    if (state == session::state::failed) break;
+    if (state == tls_session::state::failed) break;
     const auto got = co_await client->read_some(bytes);
     if (got.error) break;
     s->feed({bytes.data(), got.bytes});

@@ -53,7 +53,6 @@ class tls_door {
   std::size_t open() const noexcept { return open_.load(); }
 
  private:
-  class session;
   using context = std::shared_ptr<ssl_ctx_st>;
 
   context make_context() const;

@@ -157,7 +157,7 @@ token_file token_file::read(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return f;
   std::ifstream in(path);
-  if (!in) fail(path, std::strerror(errno));
+  if (!in) fail(path, std::generic_category().message(errno));
   try {
     const auto document = nlohmann::json::parse(in);
     for (const auto& j : document.at("tokens")) f.tokens_.push_back(parse_record(j));
@@ -181,7 +181,7 @@ void token_file::write(const std::string& path) const {
   if (fd >= 0) ::close(fd);
   if (!written || std::rename(next.c_str(), path.c_str()) != 0) {
     throw std::runtime_error("the tokens cannot be written to " + path + ": " +
-                             std::strerror(written ? errno : error));
+                             std::generic_category().message(written ? errno : error));
   }
 }
 

@@ -144,6 +144,34 @@ outcome bury(task& t, lease_token token, std::uint32_t priority, std::uint64_t b
   return outcome::done;
 }
 
+outcome postpone(task& t, lease_token token, wall_time now, nanoseconds delay) noexcept {
+  if (const outcome o = holds(t, token); o != outcome::done) return o;
+  --t.reserves;
+  if (delay > 0) {
+    make_delayed(t, now, delay);
+  } else {
+    make_ready(t, now);
+  }
+  return outcome::done;
+}
+
+outcome fail(task& t, lease_token token, wall_time now, nanoseconds delay, std::uint32_t most,
+             std::string_view answer) {
+  if (const outcome o = holds(t, token); o != outcome::done) return o;
+  auto part = std::make_shared<push_part>();
+  if (t.push != nullptr) part->url = t.push->url;
+  part->answer = answer;
+  t.push = std::move(part);
+  ++t.releases;
+  if (most != 0 && t.reserves >= most) return outcome::dead;
+  if (delay > 0) {
+    make_delayed(t, now, delay);
+  } else {
+    make_ready(t, now);
+  }
+  return outcome::done;
+}
+
 outcome kick(task& t, wall_time now) noexcept {
   if (t.state != task_state::buried && t.state != task_state::delayed) return outcome::wrong_state;
   ++t.kicks;
@@ -172,7 +200,10 @@ void bury_dead(task& t, std::uint64_t burial) noexcept {
   t.state = task_state::buried;
 }
 
-void move_dead(task& t, tube_number to, wall_time now) noexcept {
+void move_dead(task& t, tube_number to, wall_time now) {
+  if (t.push != nullptr) {
+    t.push = std::make_shared<const push_part>(push_part{.url = {}, .answer = t.push->answer});
+  }
   t.tube = to;
   t.key.clear();
   t.dead_letter.clear();

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,13 @@ const char* name_of(task_state s) noexcept;
 /// the reservation gave out. Each reservation of a task has another one; 0 is none.
 using lease_token = std::uint64_t;
 
+/// What only a task has that is pushed to a receiver (model/push.h).
+struct push_part {
+  std::string url;     ///< its own receiver; empty: its tube's
+  std::string answer;  ///< what came of the last attempt that failed
+  friend bool operator==(const push_part&, const push_part&) = default;
+};
+
 struct task {
   task_id id{0};
   tube_number tube{0};
@@ -67,6 +75,7 @@ struct task {
   std::uint64_t burial{0};  ///< buried tasks are kicked in this order
   std::string key;          ///< names the task within its tube; may be empty
   std::string dead_letter;  ///< the tube that it moves to when it is dead; empty: it is buried
+  std::shared_ptr<const push_part> push;  ///< most tasks have none; it is replaced, never changed
 };
 
 /// What became of a transition.
@@ -128,6 +137,12 @@ outcome give_back(task& t, lease_token token, wall_time now) noexcept;
 /// The TTR begins anew.
 outcome touch(task& t, lease_token token, wall_time now) noexcept;
 outcome bury(task& t, lease_token token, std::uint32_t priority, std::uint64_t burial) noexcept;
+/// Back from reserved, as if it had not been handed out: the attempt is not counted.
+outcome postpone(task& t, lease_token token, wall_time now, nanoseconds delay) noexcept;
+/// The attempt has failed, with this answer. The next one is after the delay; with `most` attempts
+/// used up the task is dead. 0 is no limit.
+outcome fail(task& t, lease_token token, wall_time now, nanoseconds delay, std::uint32_t most,
+             std::string_view answer);
 /// From buried or delayed to ready.
 outcome kick(task& t, wall_time now) noexcept;
 /// Whether it may be removed: by the holder of the lease, by any client if it is not reserved.
@@ -136,8 +151,8 @@ outcome may_remove(const task& t, lease_token token) noexcept;
 outcome reschedule(task& t, wall_time now, nanoseconds delay) noexcept;
 /// A dead task is buried.
 void bury_dead(task& t, std::uint64_t burial) noexcept;
-/// Or it is ready in its dead-letter tube, with attempts counted anew and without its key.
-void move_dead(task& t, tube_number to, wall_time now) noexcept;
+/// Or it is ready in its dead-letter tube, with attempts counted anew, without its key and its URL.
+void move_dead(task& t, tube_number to, wall_time now);
 
 /// Tube names: 1 to 200 bytes of A-Z a-z 0-9 - + / ; . $ _ ( ), not beginning with a hyphen.
 inline constexpr std::size_t longest_name = 200;

@@ -43,8 +43,9 @@ task_server::task_server(server_options options, std::function<void(const std::s
       store_(open_store(options_)),
       committer_(std::make_unique<committer>(*store_, options_.broker)),
       runtime_({.processors = options_.processors}) {
-  house_ = std::make_unique<connection_house>(*committer_, options_.limits,
-                                              beanstalk::identify(options_.limits.body));
+  house_.reset(new connection_house{.to = *committer_,
+                                    .limits = options_.limits,
+                                    .me = beanstalk::identify(options_.limits.body)});
   if (!options_.tokens.empty()) gate_ = std::make_unique<gate>(options_.tokens);
   if (options_.tls) tls_ = std::make_unique<tls_door>(*options_.tls);
   house_->door = gate_.get();
@@ -53,11 +54,14 @@ task_server::task_server(server_options options, std::function<void(const std::s
     if (told) told(why);
   };
   runtime_.run([this]() -> verge::task<> {
-    listener_ = tcp_listener::listen(options_.listen).or_throw();
+    listener_ = options_.inherited >= 0 ? tcp_listener::adopt(options_.inherited).or_throw()
+                                        : tcp_listener::listen(options_.listen).or_throw();
     address_ = listener_.local().or_throw();
     clock_watch_ = fd::adopt(make_clock_watch()).or_throw();
     co_return;
   });
+  pusher_ = std::make_unique<push::pusher>(runtime_, *committer_, options_.push);
+  signs_.push = &pusher_->figures();
   if (options_.http) {
     web::api_settings& api = options_.http->limits.api;
     api.condition = &signs_;
@@ -88,6 +92,10 @@ void task_server::drain(bool on) {
   const auto from = std::make_shared<messenger>();
   committer_->submit({from, command(verb::drain, on ? 1U : 0U)});
   committer_->submit({from, command(verb::leave)});
+}
+
+void task_server::submit(std::shared_ptr<client> from, command c) {
+  committer_->submit({std::move(from), std::move(c)});
 }
 
 verge::task<> task_server::accept() {
@@ -160,6 +168,7 @@ void task_server::stop() {
   // A client that does not take its replies does not keep the server from ending.
   const auto open = [this] { return house_->open.load() + (web_ != nullptr ? web_->open() : 0); };
   for (int i = 0; i < 500 && open() != 0; ++i) std::this_thread::sleep_for(10ms);
+  pusher_->stop();
   committer_->stop();
   committing_.join();
 }

@@ -15,6 +15,7 @@
 
 #include "../doors/gate.h"
 #include "../doors/tls.h"
+#include "../push/pusher.h"
 #include "../store/rocks_store.h"
 #include "../web/web_server.h"
 #include "connection.h"
@@ -24,6 +25,7 @@ namespace verge::server {
 
 struct server_options {
   endpoint listen{endpoint::loopback(11300)};
+  int inherited{-1};  ///< a socket that listens already, instead of `listen`
   std::string directory{"verge-data"};
   bool in_memory{false};  ///< nothing is kept on disk
   durability mode{durability::synced};
@@ -32,7 +34,8 @@ struct server_options {
   rocks_options rocks;
   std::optional<web::web_options> http;  ///< nothing: no HTTP
   std::optional<tls_options> tls;        ///< for both; nothing: no TLS
-  std::string tokens;                    ///< the file of tokens; empty: none is asked for
+  push::push_options push;
+  std::string tokens;  ///< the file of tokens; empty: none is asked for
   unsigned processors{0};
 };
 
@@ -55,6 +58,9 @@ class task_server {
   /// Takes no connections and no commands any more, and answers what was given. The store is
   /// closed by the destructor.
   void stop();
+  /// Gives the broker a command, from any thread.
+  void submit(std::shared_ptr<client> from, command c);
+  const push::push_figures& pushes() const noexcept { return pusher_->figures(); }
   /// No more puts.
   void drain(bool on);
   /// Reads tokens, certificate and key again. Says what could not be used: that stays as it was.
@@ -75,6 +81,7 @@ class task_server {
   std::unique_ptr<committer> committer_;
   std::unique_ptr<connection_house> house_;
   runtime runtime_;
+  std::unique_ptr<push::pusher> pusher_;
   tcp_listener listener_;
   fd clock_watch_;
   endpoint address_;

@@ -81,7 +81,7 @@ class mapped_file {
     if (fd < 0 || ::fstat(fd, &about) != 0) {
       const int error = errno;
       if (fd >= 0) ::close(fd);
-      throw store_error("reading " + path + " failed: " + std::strerror(error) +
+      throw store_error("reading " + path + " failed: " + std::generic_category().message(error) +
                         "; see that the disk works");
     }
     size_ = static_cast<std::size_t>(about.st_size);
@@ -218,7 +218,8 @@ void cut(const std::string& path, std::size_t size) {
   const int error = errno;
   if (fd >= 0) ::close(fd);
   if (!done) {
-    throw store_error("cutting the torn end off " + path + " failed: " + std::strerror(error) +
+    throw store_error("cutting the torn end off " + path +
+                      " failed: " + std::generic_category().message(error) +
                       "; see that the disk works, and may be written");
   }
 }

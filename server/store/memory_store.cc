@@ -15,6 +15,7 @@ class memory_store final : public store {
   recovered recover() override {
     recovered r = marks_;
     for (const auto& [number, tube] : tubes_) r.tubes.push_back(tube);
+    for (const auto& [name, text] : notes_) r.notes.push_back({name, text});
     return r;
   }
 
@@ -33,6 +34,8 @@ class memory_store final : public store {
     }
     for (const tube_record& t : b.tubes) tubes_[t.number] = t;
     for (const tube_number n : b.tubes_removed) tubes_.erase(n);
+    for (const std::string& n : b.notes_removed) notes_.erase(n);
+    for (const note& n : b.notes) notes_[n.name] = n.text;
     if (b.id_ceiling) marks_.id_ceiling = *b.id_ceiling;
     if (b.burial_ceiling) marks_.burial_ceiling = *b.burial_ceiling;
     if (b.clock_mark) marks_.clock_mark = *b.clock_mark;
@@ -98,6 +101,7 @@ class memory_store final : public store {
   std::set<index_entry> index_;
   std::map<std::pair<tube_number, std::string>, task_id> keys_;
   std::map<tube_number, tube_record> tubes_;
+  std::map<std::string, std::string> notes_;
   recovered marks_;
 };
 

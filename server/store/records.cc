@@ -1,6 +1,8 @@
 #include "records.h"
 
 #include <limits>
+#include <memory>
+#include <utility>
 
 namespace verge::server::records {
 
@@ -110,6 +112,10 @@ char letter_of(place_kind kind) {
   throw std::logic_error("verge: a stored task without a place");
 }
 
+/// What the flags of a task say. Format 1 had the first alone.
+constexpr std::uint64_t is_bound = 1;
+constexpr std::uint64_t has_push_part = 2;
+
 constexpr std::size_t delayed_size = 1 + 4 + 8 + 8;
 constexpr std::size_t ready_size = delayed_size + 4;
 
@@ -190,11 +196,17 @@ std::string tube_key(tube_number tube) {
   return key;
 }
 
+std::string note_key(std::string_view name) {
+  std::string key = "N";
+  key.append(name);
+  return key;
+}
+
 void append_fields(std::string& out, const task& t, const place& p) {
   append_number(out, t.id);
   append_number(out, t.tube);
   append_number(out, static_cast<std::uint8_t>(t.state));
-  append_number(out, t.bound_to_connection ? 1 : 0);
+  append_number(out, (t.bound_to_connection ? is_bound : 0) | (t.push ? has_push_part : 0));
   append_number(out, t.priority);
   append_signed(out, t.created);
   append_difference(out, t.due, t.created);
@@ -212,6 +224,10 @@ void append_fields(std::string& out, const task& t, const place& p) {
   append_number(out, t.burial);
   append_text(out, t.key);
   append_text(out, t.dead_letter);
+  if (t.push) {
+    append_text(out, t.push->url);
+    append_text(out, t.push->answer);
+  }
   append_number(out, static_cast<std::uint8_t>(p.kind));
   append_number(out, p.priority);
   append_difference(out, p.at, t.due);
@@ -225,7 +241,9 @@ stored_task take_fields(std::string_view& in) {
   const std::uint64_t state = take_number(in);
   if (state > static_cast<std::uint8_t>(task_state::buried)) damaged();
   t.state = static_cast<task_state>(state);
-  t.bound_to_connection = take_number(in) != 0;
+  const std::uint64_t flags = take_number(in);
+  if (flags > (is_bound | has_push_part)) damaged();
+  t.bound_to_connection = (flags & is_bound) != 0;
   t.priority = take_small(in);
   t.created = take_signed(in);
   t.due = take_difference(in, t.created);
@@ -243,6 +261,12 @@ stored_task take_fields(std::string_view& in) {
   t.burial = take_number(in);
   t.key = take_text(in);
   t.dead_letter = take_text(in);
+  if ((flags & has_push_part) != 0) {
+    auto part = std::make_shared<push_part>();
+    part->url = take_text(in);
+    part->answer = take_text(in);
+    t.push = std::move(part);
+  }
   const std::uint64_t kind = take_number(in);
   if (kind == 0 || kind > static_cast<std::uint8_t>(place_kind::buried)) damaged();
   s.where.kind = static_cast<place_kind>(kind);

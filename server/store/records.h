@@ -17,12 +17,15 @@
 ///   B tube burial id             -> nothing                   buried tasks, oldest first
 ///   K tube key                   -> id
 ///   U tube                       -> name, counts, pause
+///   N name                       -> text                      notes: what is kept besides tasks
 ///
 /// Numbers in keys are big-endian, so that their order is the order of the bytes. Numbers in values
 /// are as short as they can be. A body is written once, however often its task changes.
 namespace verge::server::records {
 
-inline constexpr std::uint32_t format = 1;
+/// Format 2 has notes, and tasks with a part about pushing. It reads all that format 1 has written.
+inline constexpr std::uint32_t format = 2;
+inline constexpr std::uint32_t oldest_format = 1;
 
 std::string format_key();
 std::string mark_key(std::string_view name);
@@ -33,6 +36,7 @@ std::string index_key(tube_number tube, const place& p, task_id id);
 std::string index_prefix(tube_number tube, place_kind kind);
 std::string key_key(tube_number tube, std::string_view key);
 std::string tube_key(tube_number tube);
+std::string note_key(std::string_view name);
 
 /// The id and the place in a key of an index. False if it is none.
 bool parse_index_key(std::string_view key, tube_number& tube, place& p, task_id& id);

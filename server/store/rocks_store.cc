@@ -52,19 +52,21 @@ std::string_view view(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
 void make_directory(const std::filesystem::path& path) {
   const auto whole = std::filesystem::absolute(path / ".").lexically_normal().parent_path();
   const auto parent = whole.parent_path();
-  const auto failed = [&](const std::string& doing) {
-    return store_error(doing + " " + parent.string() + " failed: " + std::strerror(errno) +
+  const auto failed = [&](const std::string& doing, int error) {
+    return store_error(doing + " " + parent.string() +
+                       " failed: " + std::generic_category().message(error) +
                        "; see that it is on a disk that works, and may be written");
   };
   if (!std::filesystem::exists(parent)) make_directory(parent);
-  if (::mkdir(whole.c_str(), 0755) != 0 && errno != EEXIST) throw failed("making a directory in");
+  if (::mkdir(whole.c_str(), 0755) != 0 && errno != EEXIST)
+    throw failed("making a directory in", errno);
   const int fd = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // Where it may not be read, another user has created the directory, and before.
   if (fd < 0 && errno == EACCES) return;
   const bool synced = fd >= 0 && ::fsync(fd) == 0;
-  const auto error = failed("syncing");
+  const int error = errno;
   if (fd >= 0) ::close(fd);
-  if (!synced) throw error;
+  if (!synced) throw failed("syncing", error);
 }
 
 class rocks_store final : public store {
@@ -128,6 +130,9 @@ class rocks_store final : public store {
     for (i->Seek("U"); i->Valid() && i->key().starts_with("U"); i->Next()) {
       r.tubes.push_back(parse_tube(tube_at(view(i->key()), 1), view(i->value())));
     }
+    for (i->Seek("N"); i->Valid() && i->key().starts_with("N"); i->Next()) {
+      r.notes.push_back({std::string(view(i->key()).substr(1)), std::string(view(i->value()))});
+    }
     require(i->status(), "reading");
     return r;
   }
@@ -142,6 +147,8 @@ class rocks_store final : public store {
     for (const batch::insertion& i : b.insertions) insert(i);
     for (const tube_record& t : b.tubes) put(tube_key(t.number), tube_value(t));
     for (const tube_number n : b.tubes_removed) require_batch(changes_.Delete(tube_key(n)));
+    for (const std::string& n : b.notes_removed) require_batch(changes_.Delete(note_key(n)));
+    for (const note& n : b.notes) put(note_key(n.name), n.text);
     if (b.id_ceiling) put(mark_key("ids"), number_value(*b.id_ceiling));
     if (b.burial_ceiling) put(mark_key("burials"), number_value(*b.burial_ceiling));
     if (b.clock_mark) {
@@ -255,20 +262,26 @@ class rocks_store final : public store {
         throw store_error(directory_ +
                           " is a RocksDB database, but not one of verge: choose another directory");
       }
-      rocksdb::WriteOptions sync;
-      sync.sync = true;
-      changes_.Clear();
-      put(format_key(), number_value(format));
-      end_batch(changes_);
-      require(db_->Write(sync, &changes_), "writing to");
-      return;
+      return write_format();
     }
     require(s, "reading");
-    if (const std::uint64_t found = parse_number(value); found != format) {
+    const std::uint64_t found = parse_number(value);
+    if (found < oldest_format || found > format) {
       throw store_error(directory_ + " has format " + std::to_string(found) +
                         ", and this version of verge knows format " + std::to_string(format) +
                         ": use the version of verge that wrote it");
     }
+    // From here on an older version must not open it: it would misread what this one writes.
+    if (found != format) write_format();
+  }
+
+  void write_format() {
+    rocksdb::WriteOptions sync;
+    sync.sync = true;
+    changes_.Clear();
+    put(format_key(), number_value(format));
+    end_batch(changes_);
+    require(db_->Write(sync, &changes_), "writing to");
   }
 
   std::uint64_t mark(std::string_view name, std::uint64_t otherwise) {
@@ -457,6 +470,7 @@ check_report check_rocks_store(const std::string& directory) {
         }
         case 'F':
         case 'M':
+        case 'N':
         case 'U':
           break;
         default:

@@ -12,7 +12,8 @@ position beginning_of(place_kind kind) noexcept {
 
 bool batch::empty() const noexcept {
   return insertions.empty() && updates.empty() && removals.empty() && tubes.empty() &&
-         tubes_removed.empty() && !id_ceiling && !burial_ceiling && !clock_mark;
+         tubes_removed.empty() && notes.empty() && notes_removed.empty() && !id_ceiling &&
+         !burial_ceiling && !clock_mark;
 }
 
 void batch::clear() noexcept {
@@ -21,6 +22,8 @@ void batch::clear() noexcept {
   removals.clear();
   tubes.clear();
   tubes_removed.clear();
+  notes.clear();
+  notes_removed.clear();
   id_ceiling.reset();
   burial_ceiling.reset();
   clock_mark.reset();

@@ -68,6 +68,14 @@ struct tube_record {
   nanoseconds pause{0};  ///< for how long it was paused
 };
 
+/// A named text: what is kept besides tasks, all of which is read when the store is opened. The
+/// broker says what names and texts mean.
+struct note {
+  std::string name;
+  std::string text;
+  friend bool operator==(const note&, const note&) = default;
+};
+
 /// What is changed together. Strings are referred to, and must last until write() has returned.
 struct batch {
   struct insertion {
@@ -94,7 +102,9 @@ struct batch {
   std::vector<removal> removals;
   std::vector<tube_record> tubes;
   std::vector<tube_number> tubes_removed;
-  std::optional<task_id> id_ceiling;  ///< ids below it may have been given out
+  std::vector<note> notes;
+  std::vector<std::string> notes_removed;  ///< by name; one that is not there is no error
+  std::optional<task_id> id_ceiling;       ///< ids below it may have been given out
   std::optional<std::uint64_t> burial_ceiling;
   std::optional<wall_time> clock_mark;  ///< what was due by then has been seen as due
 
@@ -105,6 +115,7 @@ struct batch {
 /// What a store knows when it is opened.
 struct recovered {
   std::vector<tube_record> tubes;
+  std::vector<note> notes;  ///< in the order of their names
   task_id id_ceiling{1};
   std::uint64_t burial_ceiling{1};
   wall_time clock_mark{0};

@@ -44,7 +44,7 @@ class zeroed_log final : public rocksdb::FSWritableFileOwnerWrapper {
     return note(FSWritableFileOwnerWrapper::Append(data, o, info, c), data.size());
   }
   IOStatus Close(const IOOptions& o, IODebugContext* c) override {
-    const IOStatus closed = FSWritableFileOwnerWrapper::Close(o, c);
+    IOStatus closed = FSWritableFileOwnerWrapper::Close(o, c);
     if (number_ < 0) return closed;
     // If it stays longer than it is, that is mended when it is opened.
     if (zeroed_ > length_) {

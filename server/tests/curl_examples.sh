@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/support/served.sh"
 verge=$(realpath "$1")
 document=$(realpath "$2")
 cd "$scratch" || exit
-start_server "$verge" --http 127.0.0.1:0
+start_server "$verge" --http 127.0.0.1:0 --push-private
 
 failed=0
 examples=0

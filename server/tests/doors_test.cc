@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -166,6 +167,62 @@ TEST_F(a_closed_server, limits_how_often_a_token_is_used) {
   EXPECT_EQ(a.header("retry-after"), "1");
   EXPECT_EQ(ask_as(other, "GET", "/v1/tubes").status, 200) << "the limit is each token's own";
   wait_until([&] { return ask_as(slow, "GET", "/v1/tubes").status == 200; });
+}
+
+/// Every operation of the contract that needs a token: without one, with one of another scope, and
+/// with one that was used too often.
+TEST_F(a_closed_server, refuses_each_operation_as_the_contract_says) {
+  const std::string none = add({.scopes = {}});
+  const std::string slow =
+      add({.scopes = {scope::read, scope::put, scope::work, scope::admin}, .per_second = 1});
+  start();
+  const std::map<std::string, std::string> bodies{
+      {"POST /v1/tubes/{tube}/tasks", R"({"body":"x"})"},
+      {"PUT /v1/tubes/{tube}/keys/{key}", R"({"body":"x"})"},
+      {"PATCH /v1/tasks/{id}", R"({"delay":1})"},
+      {"POST /v1/tubes/{tube}/pause", R"({"for":0})"},
+      {"PUT /v1/tubes/{tube}/limits", R"({"max_tasks":1})"},
+      {"PUT /v1/tubes/{tube}/push", "{}"},
+      {"PUT /v1/schedules/{name}", R"({"when":"@daily","tube":"t","task":{"body":"x"}})"},
+      {"POST /v1/server/drain", R"({"on":false})"},
+  };
+  int tried = 0;
+  for (const auto& [method, path] : contract_.operations()) {
+    std::string lower = method;
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (!contract_.document()["paths"][path][lower]["responses"].contains("401")) continue;
+    ++tried;
+    std::string target = path;
+    for (const auto& [name, value] : std::map<std::string, std::string>{
+             {"{tube}", "t"}, {"{key}", "k"}, {"{id}", "1"}, {"{lease}", "1.1"}, {"{name}", "n"}}) {
+      if (const auto at = target.find(name); at != target.npos) {
+        target.replace(at, name.size(), value);
+      }
+    }
+    const auto body = bodies.find(method + " " + path);
+    const std::string text = body == bodies.end() ? "" : body->second;
+    judge(401, method, path, web().ask(method, target, text));
+    judge(403, method, path, ask_as(none, method, target, text));
+    http_answer a;
+    wait_until([&] { return (a = ask_as(slow, "GET", "/v1/tubes")).status == 429; });
+    wait_until([&] { return (a = ask_as(slow, method, target, text)).status == 429; });
+    judge(429, method, path, a);
+    forget_connection();
+  }
+  EXPECT_GT(tried, 25);
+}
+
+TEST_F(a_closed_server, ends_a_stream_whose_token_is_revoked) {
+  const std::string token = add({.name = "page", .scopes = {scope::read}});
+  start();
+  http_wire w(port());
+  w.send_request("GET", "/v1/events", "", {{"Authorization", "Bearer " + token}});
+  EXPECT_EQ(w.head().status, 200);
+  w.until("event: state");
+  token_file file = token_file::read(options_.tokens);
+  EXPECT_TRUE(file.revoke("page"));
+  file.write(options_.tokens);
+  EXPECT_TRUE(w.is_closed());
 }
 
 TEST(a_caller, may_send_a_second_s_worth_at_once_and_then_as_many_as_time_allows) {

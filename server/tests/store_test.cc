@@ -242,6 +242,32 @@ TEST_P(a_store, remembers_tubes_and_marks) {
   EXPECT_EQ(r.clock_mark, 1'700'000'000'000'000'000);
 }
 
+TEST_P(a_store, keeps_notes_in_the_order_of_their_names) {
+  batch b;
+  b.notes = {{"b", std::string("\0\xff", 2)}, {"a/1", "one"}, {"c", ""}};
+  it->write(b);
+  b.clear();
+  b.notes = {{"a/1", "two"}};
+  b.notes_removed = {"c", "never there"};
+  it->write(b);
+  reopen();
+  const std::vector<note> expected{{"a/1", "two"}, {"b", std::string("\0\xff", 2)}};
+  EXPECT_EQ(it->recover().notes, expected);
+}
+
+TEST_P(a_store, keeps_what_a_task_has_about_pushing) {
+  task t = make(7);
+  t.bound_to_connection = true;
+  t.push = std::make_shared<const push_part>(push_part{.url = "http://x/", .answer = "HTTP 500"});
+  insert(t, ready_place(t), "body");
+  reopen();
+  const auto s = it->find(7);
+  ASSERT_TRUE(s && s->fields.push);
+  EXPECT_EQ(*s->fields.push, *t.push);
+  EXPECT_TRUE(s->fields.bound_to_connection);
+  EXPECT_EQ(it->body_of(7), "body");
+}
+
 INSTANTIATE_TEST_SUITE_P(stores, a_store, testing::Values(kind::memory, kind::rocks),
                          [](const auto& p) {
                            return p.param == kind::memory ? "memory" : "rocks";
@@ -262,6 +288,26 @@ TEST(rocks_store, refuses_a_format_that_it_does_not_know) {
   } catch (const store_error& e) {
     EXPECT_NE(std::string(e.what()).find("format 99"), std::string::npos) << e.what();
   }
+}
+
+/// What version 1 wrote is a part of what version 2 reads: only the number differs.
+TEST(rocks_store, takes_over_the_format_before) {
+  const scratch dir;
+  const auto set_format = [&](std::uint64_t n, std::string* before) {
+    rocksdb::DB* db = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open({}, dir / "tasks", &db).ok());
+    ASSERT_TRUE(db->Get({}, records::format_key(), before).ok());
+    if (n != 0) {
+      ASSERT_TRUE(db->Put({}, records::format_key(), records::number_value(n)).ok());
+    }
+    delete db;
+  };
+  { open_rocks_store({.directory = dir / "tasks"}); }
+  std::string found;
+  set_format(1, &found);
+  { open_rocks_store({.directory = dir / "tasks"}); }
+  set_format(0, &found);
+  EXPECT_EQ(records::parse_number(found), records::format) << "an older version must not open it";
 }
 
 TEST(rocks_store, refuses_a_directory_that_another_one_has_open) {

@@ -1,9 +1,10 @@
 #!/bin/bash
 # `verge token`, `verge top` and the doors of `verge serve`, as an operator uses them.
-# usage: tool.sh VERGE
+# usage: tool.sh VERGE SOCKET_LAUNCHER
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/support/served.sh"
 verge=$(realpath "$1")
+launcher=$(realpath "$2")
 cd "$scratch" || exit
 failed=0
 expect() {  # PATTERN COMMAND...
@@ -49,5 +50,50 @@ expect '*read tokens and certificate again*' cat log
 stop_server
 expect '{"time":"*Z","event":"started","version":"*"event":"reloaded"*"event":"stopped","status":0}' cat errors
 grep -q "$token" log errors && { echo "FAILED: the token is in the log"; failed=1; }
+
+# Socket activation: two sockets that listen before the server does, and connections that wait in them.
+expect '*needs one or two sockets of systemd*' "$verge" serve --socket-activation --data none
+expect '*needs one or two sockets of systemd*' \
+  env LISTEN_FDS=1 LISTEN_PID=1 "$verge" serve --socket-activation --data none
+: >log
+"$launcher" "$verge" serve --socket-activation --data "$scratch/activated" >log 2>errors &
+server=$!
+for ((i = 0; i < 600; ++i)); do
+  read -r first second <log && break
+  sleep 0.1
+done
+expect 'INSERTED 1' "$verge" put hello --at "127.0.0.1:$first"
+expect '*"ready":1*' curl --silent "http://127.0.0.1:$second/v1/tubes/default"
+
+# Schedules.
+expect 'next at 20*-01-01T00:00:00Z' "$verge" schedule set yearly @yearly 'a new year' --at "127.0.0.1:$second"
+expect 'yearly  @yearly  UTC  tube default  next 20*Z' "$verge" schedule list --at "127.0.0.1:$second"
+expect '*"body":"a new year"*' "$verge" schedule show yearly --at "127.0.0.1:$second"
+expect 'verge: *five fields*' "$verge" schedule set bad '* *' x --at "127.0.0.1:$second"
+expect 'removed' "$verge" schedule remove yearly --at "127.0.0.1:$second"
+expect '' "$verge" schedule list --at "127.0.0.1:$second"
+expect $'2027-03-28T01:30:00Z\n2027-03-29T00:30:00Z' \
+  "$verge" schedule next '30 2 * * *' --zone Europe/Berlin --from 2027-03-27T12:00:00Z --count 2
+stop_server
+expect '*stopped*' cat log
+
+# A task every second, over kill -9: each second has its task, and has it once.
+start_server "$verge" --http 127.0.0.1:0
+"$verge" schedule set tick 'every 1s' x --tube ticks --if-missed all --at "$address" >/dev/null
+seconds() {
+  curl --silent "http://$address/v1/tubes/ticks/tasks?limit=1000" | grep -o '"key":"tick@[^"]*"' |
+    sed 's/.*@\(.*\)"/\1/' | date --file=- +%s
+}
+for round in 1 2 3; do
+  for ((i = 0; i < 600; ++i)); do
+    (($(seconds | wc -l) >= 2 * round)) && break
+    sleep 0.1
+  done
+  kill -KILL "$server"
+  wait "$server" 2>/dev/null
+  start_server "$verge" --http 127.0.0.1:0
+done
+seconds >found
+expect "$(seq "$(head -n 1 found)" "$(tail -n 1 found)")" cat found
 ((failed)) || echo "all as expected"
 exit $failed

@@ -140,6 +140,42 @@ TEST_F(a_web_server, gives_every_response_of_the_contract_and_no_other) {
   expect(400, "POST", kicks, t + "/kick", R"({"max":-1})");
   expect(404, "POST", kicks, "/v1/tubes/none/kick");
   judge(415, "POST", kicks, web().ask("POST", t + "/kick", "{}", {}));
+  const std::string limits = "/v1/tubes/{tube}/limits";
+  expect(200, "PUT", limits, t + "/limits", R"({"max_tasks":0})");
+  expect(429, "POST", tasks, t + "/tasks", R"({"body":"one too many"})");
+  expect(200, "PUT", limits, t + "/limits", R"({"max_tasks":null})");
+  expect(400, "PUT", limits, t + "/limits", "{}");
+  judge(415, "PUT", limits, web().ask("PUT", t + "/limits", "{}", {}));
+  // Push.
+  const std::string push = "/v1/tubes/{tube}/push";
+  expect(404, "GET", push, t + "/push");
+  expect(404, "DELETE", push, t + "/push");
+  expect(400, "PUT", push, t + "/push", R"({"url":"ftp://x/"})");
+  judge(415, "PUT", push, web().ask("PUT", t + "/push", "{}", {}));
+  expect(200, "PUT", push, t + "/push", R"({"url":"https://example.invalid/hook"})");
+  expect(200, "GET", push, t + "/push");
+  expect(400, "GET", push, t + "/push?unknown=1");
+  expect(400, "DELETE", push, t + "/push?unknown=1");
+  expect(200, "DELETE", push, t + "/push");
+  // Schedules.
+  const std::string schedule = "/v1/schedules/{name}";
+  const std::string daily = R"({"when":"@daily","tube":"t","task":{"body":"x"}})";
+  expect(201, "PUT", schedule, "/v1/schedules/s", daily);
+  expect(200, "PUT", schedule, "/v1/schedules/s", daily);
+  expect(400, "PUT", schedule, "/v1/schedules/s", "{}");
+  expect(409, "PUT", schedule, "/v1/schedules/s",
+         R"({"when":"@daily","tube":"none","task":{"body":"x","url":"http://x/"}})");
+  expect(413, "PUT", schedule, "/v1/schedules/s",
+         R"({"when":"@daily","tube":"t","task":{"body":")" + std::string(101, 'x') + "\"}}");
+  judge(415, "PUT", schedule, web().ask("PUT", "/v1/schedules/s", "{}", {}));
+  expect(200, "GET", schedule, "/v1/schedules/s");
+  expect(404, "GET", schedule, "/v1/schedules/none");
+  expect(400, "GET", schedule, "/v1/schedules/a%20b");
+  expect(200, "GET", "/v1/schedules", "/v1/schedules?limit=1");
+  expect(400, "GET", "/v1/schedules", "/v1/schedules?limit=0");
+  expect(400, "DELETE", schedule, "/v1/schedules/a%20b");
+  expect(200, "DELETE", schedule, "/v1/schedules/s");
+  expect(404, "DELETE", schedule, "/v1/schedules/s");
   expect(200, "GET", "/v1/forecast", "/v1/forecast?minutes=2");
   expect(400, "GET", "/v1/forecast", "/v1/forecast?minutes=0");
   for (const char* const plain :
@@ -168,7 +204,12 @@ TEST_F(a_web_server, gives_every_response_of_the_contract_and_no_other) {
   http_answer sick;
   wait_until([&] { return (sick = web().ask("GET", "/health")).status == 503; });
   judge(503, "GET", "/health", sick);
-  EXPECT_THAT(contract_.unseen(), IsEmpty());
+  // What only a server with tokens says is doors_test's to try.
+  std::vector<std::string> unseen = contract_.unseen();
+  std::erase_if(unseen, [](const std::string& s) {
+    return s.ends_with(" 401") || s.ends_with(" 403") || s.ends_with(" 429");
+  });
+  EXPECT_THAT(unseen, IsEmpty());
 }
 
 // ---- Tasks -------------------------------------------------------------------------------------
@@ -386,6 +427,68 @@ TEST_F(a_web_server, answers_a_repeated_request_with_the_first_answer) {
                 .status,
             201)
       << "what was refused may be sent again, corrected";
+}
+
+TEST_F(a_web_server, answers_a_repeated_request_with_the_first_answer_after_a_restart) {
+  start();
+  const http_wire::header_list with{{"Content-Type", "application/json"},
+                                    {"Idempotency-Key", "order-7"}};
+  const auto again = [&](const std::string& body) {
+    return web().ask("POST", "/v1/tubes/t/tasks", body, with);
+  };
+  const std::string many = R"([{"body":"x"},{"body":"y","key":"k"},{"body":"z","key":"k"}])";
+  const http_answer first = again(many);
+  EXPECT_EQ(first.status, 201);
+  for (int i = 0; i < 2; ++i) {
+    restart();
+    const http_answer replayed = again(many);
+    EXPECT_EQ(replayed.status, 201);
+    EXPECT_EQ(replayed.body, first.body);
+    EXPECT_EQ(replayed.header("idempotency-replayed"), "true");
+  }
+  EXPECT_EQ(again(R"({"body":"other"})").problem(), "idempotency-mismatch");
+  EXPECT_EQ(web().ask("GET", "/v1/tubes/t").json()["ready"], 2);
+  // A lease that is acked twice with one key: the second is told what the first was told.
+  const json got = web().ask("POST", "/v1/tubes/t/reserve").json()["tasks"][0];
+  const http_wire::header_list ack{{"Idempotency-Key", "ack-1"}};
+  EXPECT_EQ(web().ask("POST", lease_path(got, "ack"), "", ack).status, 200);
+  restart();
+  EXPECT_EQ(web().ask("POST", lease_path(got, "ack"), "", ack).status, 200);
+  EXPECT_EQ(web().ask("POST", lease_path(got, "ack")).status, 404);
+  EXPECT_EQ(again(std::string(1, '{')).status, 400);
+  EXPECT_EQ(
+      web()
+          .ask("POST", "/v1/tubes/t/tasks", R"({"body":"x"})",
+               {{"Content-Type", "application/json"}, {"Idempotency-Key", std::string(256, 'k')}})
+          .status,
+      400);
+}
+
+TEST_F(a_web_server, takes_as_many_tasks_as_a_tube_may_have) {
+  start();
+  EXPECT_EQ(web().ask("PUT", "/v1/tubes/t/limits", R"({"max_tasks":3})").status, 200);
+  EXPECT_EQ(put("t", R"([{"body":"1","key":"k"},{"body":"2"}])").status, 201);
+  const http_answer full = put("t", R"([{"body":"3"},{"body":"4"}])");
+  EXPECT_EQ(full.status, 429) << "all or none";
+  EXPECT_EQ(full.problem(), "tube-full");
+  EXPECT_EQ(put("t", R"({"body":"3"})").status, 201);
+  restart();
+  EXPECT_EQ(put("t", R"({"body":"4"})").status, 429) << "the limit is on disk";
+  EXPECT_EQ(web().ask("GET", "/v1/tubes/t").json()["max_tasks"], 3);
+  EXPECT_EQ(put("t", R"({"body":"1","key":"k"})").status, 200) << "one that is kept needs no room";
+  EXPECT_EQ(web().ask("PUT", "/v1/tubes/t/keys/k", R"({"body":"new"})").status, 201);
+  wire w(server_->address().port());
+  EXPECT_EQ(w.ask("use t\r\n"), "USING t\r\n");
+  EXPECT_EQ(w.ask("put 0 0 60 1\r\nx\r\n"), "OUT_OF_MEMORY\r\n");
+  const json got = web().ask("POST", "/v1/tubes/t/reserve").json()["tasks"][0];
+  EXPECT_EQ(put("t", R"({"body":"4"})").status, 429) << "a task that is reserved is there";
+  EXPECT_EQ(web().ask("POST", lease_path(got, "ack")).status, 200);
+  EXPECT_EQ(put("t", R"({"body":"4"})").status, 201);
+  EXPECT_EQ(web().ask("PUT", "/v1/tubes/t/limits", R"({"max_tasks":null})").status, 200);
+  EXPECT_EQ(put("t", R"({"body":"5"})").status, 201);
+  for (const char* const bad : {R"({"max_tasks":-1})", R"({"max_tasks":"x"})", R"({"more":1})"}) {
+    EXPECT_EQ(web().ask("PUT", "/v1/tubes/t/limits", bad).status, 400) << bad;
+  }
 }
 
 TEST_F(a_web_server, answers_a_waiting_client_when_it_ends) {

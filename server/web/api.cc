@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
+#include "../text/coding.h"
 #include "operations.h"
 #include "problem.h"
-#include "text.h"
 
 namespace verge::server::web {
 
@@ -41,6 +41,14 @@ constexpr std::array routes{
     route{"GET", "/v1/tubes/{tube}", scope::read, &show_tube},
     route{"POST", "/v1/tubes/{tube}/pause", scope::admin, &pause_tube},
     route{"POST", "/v1/tubes/{tube}/kick", scope::work, &kick_tube},
+    route{"PUT", "/v1/tubes/{tube}/limits", scope::admin, &limit_tube},
+    route{"GET", "/v1/tubes/{tube}/push", scope::read, &show_push},
+    route{"PUT", "/v1/tubes/{tube}/push", scope::admin, &set_push},
+    route{"DELETE", "/v1/tubes/{tube}/push", scope::admin, &clear_push},
+    route{"GET", "/v1/schedules", scope::read, &list_schedules},
+    route{"GET", "/v1/schedules/{name}", scope::read, &show_schedule},
+    route{"PUT", "/v1/schedules/{name}", scope::put, &set_schedule},
+    route{"DELETE", "/v1/schedules/{name}", scope::put, &remove_schedule},
     route{"GET", "/v1/server", scope::read, &show_server},
     route{"POST", "/v1/server/drain", scope::admin, &drain_server},
     route{"GET", "/v1/forecast", scope::read, &show_forecast},
@@ -113,6 +121,7 @@ operation plan(const http::request& r, const api_settings& limits) {
 
 std::vector<route_name> all_routes() {
   std::vector<route_name> names;
+  names.reserve(std::size(routes));
   for (const route& one : routes) names.push_back({one.method, one.pattern});
   return names;
 }

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "../text/coding.h"
 #include "http1/request_syntax.h"
 #include "problem.h"
-#include "text.h"
 
 namespace verge::server::web {
 

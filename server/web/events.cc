@@ -98,7 +98,7 @@ void event_source::deliver(reply r) { static_cast<void>(replies_.try_send(std::m
 
 void event_source::left() noexcept {}
 
-void event_source::broadcast(event_text text) {
+void event_source::broadcast(const event_text& text) {
   std::lock_guard held(lock_);
   for (auto& c : subscribers_) static_cast<void>(c.try_send(text));
 }

@@ -47,7 +47,7 @@ class event_source final : public client, public std::enable_shared_from_this<ev
 
  private:
   verge::task<> tell_once(std::size_t round);
-  void broadcast(event_text text);
+  void broadcast(const event_text& text);
   bool has_listeners();
   std::string state_event(const survey_view& v) const;
 

@@ -13,8 +13,9 @@
 /// Responses by Idempotency-Key: a client that did not get an answer sends its request again, and
 /// gets the answer to the first one.
 ///
-/// They are kept in memory, for a day, as many as fit: a restart forgets them. What must hold
-/// over a restart is a task's own key (`if_exists: keep`), which is on disk.
+/// This is for responses with bodies, those of reserve: they are kept in memory, for a day, as many
+/// as fit, and a restart forgets them. All others are the broker's to keep, on disk (command.h,
+/// once).
 ///
 /// Ground rules: everything is under `lock_`. begin() and end() come in pairs, on any thread.
 namespace verge::server::web {

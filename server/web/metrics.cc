@@ -79,6 +79,25 @@ void add_lateness(std::string& out, const lateness_figures& f) {
   add(out, "verge_lateness_seconds_count {}\n", sum);
 }
 
+void add_push(std::string& out, const survey_view& v, const push::push_figures& f) {
+  const auto load = [](const std::atomic<std::uint64_t>& n) {
+    return n.load(std::memory_order_relaxed);
+  };
+  one(out, "push_attempts_total", "counter", "Deliveries that were tried.", load(f.attempts));
+  one(out, "push_delivered_total", "counter", "Deliveries that a receiver has accepted.",
+      load(f.delivered));
+  one(out, "push_failed_total", "counter", "Deliveries that failed.", load(f.failed));
+  one(out, "push_refused_total", "counter",
+      "Of those that failed: the receiver's address is not public.", load(f.refused));
+  one(out, "push_postponed_total", "counter",
+      "Tasks that were not sent yet, as their receiver had enough under way.", load(f.postponed));
+  one(out, "push_under_way", "gauge", "Deliveries that are being tried.", load(f.under_way));
+  one(out, "push_seconds_total", "counter", "Time that deliveries took.",
+      static_cast<double>(load(f.microseconds)) / 1e6);
+  by_tube(out, v, "push_disabled", "gauge", "1 for a tube whose receiver wants no more tasks.",
+          [](const tube_view& t) { return t.push_disabled ? 1 : 0; });
+}
+
 }  // namespace
 
 machine_view look_at_machine(const std::string& directory) {
@@ -133,6 +152,7 @@ std::string metrics_text(const survey_view& v, const machine_view& m, const sign
   if (s != nullptr) {
     one(out, "clock_steps_total", "counter", "How often the wall clock was set.",
         s->clock_steps.load(std::memory_order_relaxed));
+    if (s->push != nullptr) add_push(out, v, *s->push);
   }
   one(out, "process_resident_memory_bytes", "gauge", "Memory.", m.resident);
   one(out, "process_cpu_seconds_total", "counter", "Processor time.", m.cpu_seconds);

@@ -23,12 +23,24 @@ operation release_lease(call& c);
 operation bury_lease(call& c);
 operation touch_lease(call& c);
 
+// push_operations.cc
+operation show_push(call& c);
+operation set_push(call& c);
+operation clear_push(call& c);
+
+// schedule_operations.cc
+operation list_schedules(call& c);
+operation show_schedule(call& c);
+operation set_schedule(call& c);
+operation remove_schedule(call& c);
+
 // view_operations.cc
 operation list_tasks(call& c);
 operation list_tubes(call& c);
 operation show_tube(call& c);
 operation pause_tube(call& c);
 operation kick_tube(call& c);
+operation limit_tube(call& c);
 operation show_server(call& c);
 operation drain_server(call& c);
 operation show_forecast(call& c);

@@ -6,9 +6,10 @@
 #include <charconv>
 #include <limits>
 
+#include "../push/url.h"
+#include "../text/coding.h"
 #include "../text/time_text.h"
 #include "problem.h"
-#include "text.h"
 
 namespace verge::server::web {
 
@@ -31,6 +32,8 @@ void add_options(ordered_json& to, const task& t) {
   if (t.max_attempts != 0) to["max_attempts"] = t.max_attempts;
   if (t.backoff != 0) to["backoff"] = t.backoff / millisecond;
   if (!t.dead_letter.empty()) to["dead_letter"] = t.dead_letter;
+  if (t.push != nullptr && !t.push->url.empty()) to["url"] = t.push->url;
+  if (t.push != nullptr && !t.push->answer.empty()) to["last_answer"] = t.push->answer;
 }
 
 }  // namespace
@@ -91,6 +94,7 @@ std::optional<wall_time> object_reader::time(const char* name) {
 
 std::optional<std::string> object_reader::tube(const char* name) {
   auto given = text(name);
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer): `given` is not changed before
   if (given && !is_name(given->data(), given->size())) {
     refuse(name,
            "has to be the name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( ), not "
@@ -107,14 +111,43 @@ std::optional<std::string> object_reader::key(const char* name) {
   return given;
 }
 
+std::optional<std::string> object_reader::url(const char* name) {
+  auto given = text(name);
+  if (given && !push::parse_url(*given)) {
+    refuse(
+        name,
+        "has to be a URL like https://example.com/hook, of http or https, in ASCII, without user "
+        "and fragment");
+  }
+  return given;
+}
+
+std::vector<std::string> object_reader::texts(const char* name) {
+  const json* j = find(name);
+  std::vector<std::string> all;
+  if (j == nullptr) return all;
+  if (j->is_string()) return {j->get<std::string>()};
+  const auto is_string = [](const json& one) { return one.is_string(); };
+  if (!j->is_array() || j->empty() || !std::all_of(j->begin(), j->end(), is_string)) {
+    refuse(name, "has to be a string, or an array of strings");
+  }
+  for (const json& one : *j) all.push_back(one.get<std::string>());
+  return all;
+}
+
+const json& object_reader::object(const char* name) {
+  const json* j = find(name);
+  if (j == nullptr || !j->is_object()) refuse(name, "is missing: an object like {\"body\": \"x\"}");
+  return *j;
+}
+
 void object_reader::finish() const {
   for (const auto& [name, value] : object_.items()) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    std::string names;
-    for (const std::string_view k : known_) names.append(names.empty() ? "" : ", ").append(k);
-    throw refused({.type = "unknown-field",
-                   .detail = "there is no field '" + name + "' here; there are: " + names,
-                   .where = at_ + "/" + name});
+    std::string detail = "there is no field '" + name + "' here; there are: ";
+    for (const std::string_view k : known_)
+      detail.append(k == known_.front() ? "" : ", ").append(k);
+    throw refused({.type = "unknown-field", .detail = detail, .where = at_ + "/" + name});
   }
 }
 
@@ -166,8 +199,21 @@ new_task read_task(const json& object, std::uint32_t body_limit, const std::stri
   t.max_attempts = static_cast<std::uint32_t>(in.number("max_attempts", most).value_or(0));
   t.backoff = in.duration("backoff").value_or(0);
   t.dead_letter = in.tube("dead_letter").value_or("");
+  t.url = in.url("url").value_or("");
   in.finish();
   return t;
+}
+
+ordered_json shown(const new_task& t) {
+  ordered_json j;
+  add_body(j, t.body);
+  j["priority"] = t.priority;
+  j["ttr"] = t.ttr / millisecond;
+  if (t.max_attempts != 0) j["max_attempts"] = t.max_attempts;
+  if (t.backoff != 0) j["backoff"] = t.backoff / millisecond;
+  if (!t.dead_letter.empty()) j["dead_letter"] = t.dead_letter;
+  if (!t.url.empty()) j["url"] = t.url;
+  return j;
 }
 
 ordered_json shown(const task_view& v) {
@@ -207,6 +253,8 @@ ordered_json shown(const tube_view& v) {
   j["deleted"] = v.deletes;
   j["paused_for"] = v.pause_left / millisecond;
   j["oldest_ready"] = v.oldest_ready / millisecond;
+  if (v.most_tasks) j["max_tasks"] = *v.most_tasks;
+  j["push"] = !v.pushes ? "off" : v.push_disabled ? "disabled" : "on";
   return j;
 }
 

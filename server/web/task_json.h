@@ -29,6 +29,12 @@ class object_reader {
   std::optional<wall_time> time(const char* name);
   std::optional<std::string> tube(const char* name);
   std::optional<std::string> key(const char* name);
+  /// Of a receiver.
+  std::optional<std::string> url(const char* name);
+  /// A string, or an array of strings.
+  std::vector<std::string> texts(const char* name);
+  /// An object inside this one, which has to be there. It is not read yet.
+  const json& object(const char* name);
   void finish() const;
 
   [[noreturn]] void refuse(const char* name, const std::string& detail) const;
@@ -46,6 +52,8 @@ bool read_when(object_reader& in, nanoseconds& delay, std::optional<wall_time>& 
 /// The fields of a new task.
 new_task read_task(const json& object, std::uint32_t body_limit, const std::string& at);
 
+/// What a task is put with, without its key and time.
+ordered_json shown(const new_task& t);
 ordered_json shown(const task_view& v);
 ordered_json shown(const tube_view& v);
 ordered_json shown(const server_view& v);

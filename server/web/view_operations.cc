@@ -57,6 +57,24 @@ void refuse_reply(const reply& r) {
                      .type = "stale-lease",
                      .detail = "the lease has ended, and another worker may have the task: stop "
                                "working on it"});
+    case answer::denied:
+      throw refused(
+          {.status = 403, .type = "forbidden", .detail = "the token is not for that tube"});
+    case answer::tube_full:
+      throw refused({.status = 429,
+                     .type = "tube-full",
+                     .detail = "the tube has as many tasks as it may have: put this one later",
+                     .headers = "Retry-After: 5\r\n"});
+    case answer::other_request:
+      throw refused({.status = 422,
+                     .type = "idempotency-mismatch",
+                     .detail = "this Idempotency-Key belongs to another request: take a new one "
+                               "for every request, and the same only to send it again"});
+    case answer::no_push:
+      throw refused({.status = 409,
+                     .type = "no-push",
+                     .detail = "a task has a url, but the tube's tasks are not pushed: PUT "
+                               "/v1/tubes/{tube}/push first"});
     case answer::draining:
       throw refused({.status = 503,
                      .type = "draining",
@@ -148,6 +166,28 @@ operation kick_tube(call& c) {
     if (r.what != answer::kicked) refuse_reply(r);
     ordered_json j;
     j["kicked"] = r.number;
+    return json_response(j);
+  });
+}
+
+operation limit_tube(call& c) {
+  command cmd(verb::limit);
+  cmd.tube = c.tube();
+  json body = c.body();
+  // Null lifts the limit: to a reader of numbers it is as if it were not there.
+  const bool lifts = body.is_object() && body.contains("max_tasks") && body["max_tasks"].is_null();
+  if (lifts) body.erase("max_tasks");
+  object_reader in(body, "");
+  cmd.most = in.number("max_tasks", std::numeric_limits<std::uint64_t>::max());
+  if (!cmd.most && !lifts) {
+    in.refuse("max_tasks", "is missing: how many tasks the tube takes, 0 for none, null for any");
+  }
+  in.finish();
+  return ask(std::move(cmd), [name = c.tube(), most = cmd.most](reply& r) {
+    if (r.what != answer::done) refuse_reply(r);
+    ordered_json j;
+    j["tube"] = name;
+    if (most) j["max_tasks"] = *most;
     return json_response(j);
   });
 }

@@ -7,6 +7,7 @@
 #include <verge/select.h>
 #include <verge/time.h>
 
+#include "../text/coding.h"
 #include "http1/request_syntax.h"
 #include "http1/response.h"
 #include "origin.h"
@@ -29,7 +30,40 @@ http::response refuse_http(int status, std::string_view reason) {
 }
 
 bool may_repeat(const http::request& r) {
-  return r.method() == "POST" && !r.header("idempotency-key").empty();
+  const std::string_view key = r.header("idempotency-key");
+  constexpr std::size_t longest_key = 255;
+  if (key.size() > longest_key) {
+    throw refused({.type = "bad-value",
+                   .detail = "an Idempotency-Key has at most 255 bytes",
+                   .where = "Idempotency-Key"});
+  }
+  return r.method() == "POST" && !key.empty();
+}
+
+/// Whether the broker can keep the reply, on disk: it has no bodies.
+bool is_kept_by_broker(const operation& op) {
+  if (op.what != operation::kind::ask || op.commands.size() != 1) return false;
+  switch (op.commands.front().what) {
+    case verb::put:
+    case verb::put_many:
+    case verb::remove:
+    case verb::release:
+    case verb::bury:
+    case verb::touch:
+    case verb::kick:
+    case verb::kick_task:
+    case verb::pause:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string print_of(const http::request& r) {
+  std::string all(r.target());
+  all.append("\n").append(r.body());
+  const auto hash = hash_of(all);
+  return base64({reinterpret_cast<const char*>(hash.data()), hash.size()});
 }
 
 }  // namespace
@@ -188,9 +222,12 @@ bool web_connection::prepare(operation& op, http::response& r, std::string& key)
     // The keys of one caller are not those of another.
     std::string mine = caller_id + "\n";
     mine.append(asked.header("idempotency-key"));
-    std::string print(asked.target());
-    print.append("\n").append(asked.body());
-    switch (house_.answers.begin(mine, print, r)) {
+    if (is_kept_by_broker(op)) {
+      op.commands.front().once = std::make_shared<const once_key>(
+          once_key{.key = std::move(mine), .print = print_of(asked)});
+      return true;
+    }
+    switch (house_.answers.begin(mine, print_of(asked), r)) {
       case idempotency::found::nothing:
         key = std::move(mine);
         return true;
@@ -216,7 +253,7 @@ bool web_connection::prepare(operation& op, http::response& r, std::string& key)
 }
 
 /// Throws `refused` unless the request shows a token that allows it. Returns the token's id.
-std::string web_connection::admit(operation& op) const {
+std::string web_connection::admit(operation& op) {
   if (op.needs == scope::open) return {};
   constexpr std::string_view scheme = "bearer ";
   const std::string_view given = parser_.current().header("authorization");
@@ -252,6 +289,7 @@ std::string web_connection::admit(operation& op) const {
   for (command& c : op.commands) {
     if (!may_give(*who, c)) forbid("is not for the tube that dead tasks are to move to");
   }
+  caller_ = who;
   return who->record().id;
 }
 
@@ -277,7 +315,12 @@ http::response web_connection::conclude(const operation& op, bool in_time) {
     replies.swap(replies_);
   }
   try {
-    if (in_time) return op.answer(replies);
+    if (in_time) {
+      const bool replayed = !replies.empty() && replies.front().replayed;
+      http::response r = op.answer(replies);
+      if (replayed) r.headers += "Idempotency-Replayed: true\r\n";
+      return r;
+    }
     broken_ = true;
     throw refused({.status = 503,
                    .type = "store-failed",
@@ -306,6 +349,8 @@ verge::task<> web_connection::stream_events() {
   while (open) {
     const std::optional<event_text> next = co_await recv(events);
     if (!next) break;
+    // A token that was revoked, or has expired, ends the stream.
+    if (house_.door != nullptr && house_.door->again(caller_, wall_now()) == nullptr) break;
     open = co_await write(**next);
   }
   house_.events->forget(events);

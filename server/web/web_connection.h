@@ -98,7 +98,7 @@ class web_connection final : public client, public std::enable_shared_from_this<
   verge::task<bool> write(std::string_view bytes);
   verge::task<> say_goodbye();
   void set_read_deadline();
-  std::string admit(operation& op) const;
+  std::string admit(operation& op);
 
   web_house& house_;
   stream_socket conn_;
@@ -107,6 +107,7 @@ class web_connection final : public client, public std::enable_shared_from_this<
   deadline read_deadline_{deadline::none};
   std::array<char, 8192> in_;
   std::size_t already_read_{0};  ///< bytes of in_ that the watching task has read
+  shared_caller caller_;         ///< of the current request, if a token is asked for
   bool broken_{false};           ///< a reply is outstanding that no request waits for
   std::string_view route_;       ///< of the request that is served
 

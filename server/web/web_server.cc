@@ -15,7 +15,8 @@ web_server::web_server(runtime& rt, committer& to, const web_options& options)
   house_.log = options.log;
   house_.door = options.door;
   rt.run([&]() -> verge::task<> {
-    listener_ = tcp_listener::listen(options.listen).or_throw();
+    listener_ = options.inherited >= 0 ? tcp_listener::adopt(options.inherited).or_throw()
+                                       : tcp_listener::listen(options.listen).or_throw();
     address_ = listener_.local().or_throw();
     co_return;
   });

@@ -19,6 +19,7 @@ namespace verge::server::web {
 
 struct web_options {
   endpoint listen{endpoint::loopback(11380)};
+  int inherited{-1};  ///< a socket that listens already, instead of `listen`
   web_limits limits;
   /// Names besides localhost that requests may be sent to.
   std::vector<std::string> hosts;

@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <system_error>
+
+#include <base/log.h>
 
 namespace verge {
 
@@ -32,10 +33,10 @@ void alarm_fd::set(std::optional<clock::time_point> when) noexcept {
   }
   // Setting it discards an earlier expiry, so that the descriptor need not be read.
   if (::timerfd_settime(fd_, TFD_TIMER_ABSTIME, &spec, nullptr) == 0) return;
-  std::fprintf(stderr,
-               "verge: timerfd_settime failed with error %d (%s): the descriptor of loop_timers "
-               "was closed or replaced by other code\n",
-               errno, std::generic_category().message(errno).c_str());
+  detail::log(log_level::fatal,
+              "timerfd_settime failed with error %d (%s): the descriptor of loop_timers was closed "
+              "or replaced by other code",
+              errno, std::generic_category().message(errno).c_str());
   std::abort();
 }
 

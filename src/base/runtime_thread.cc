@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -27,13 +28,16 @@ std::thread start_thread(std::function<void()> f) {
   }
 }
 
-std::thread start_runtime_thread(std::function<void()> f) {
+std::thread start_runtime_thread(std::string name, std::function<void()> f) {
+  constexpr std::size_t longest_name = 15;
+  name.resize(std::min(name.size(), longest_name));
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    std::thread t = start_thread([f = std::move(f)] {
+    std::thread t = start_thread([name = std::move(name), f = std::move(f)] {
+      pthread_setname_np(pthread_self(), name.c_str());
       set_timer_slack(1);
       f();
     });

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <string>
 #include <thread>
 
 namespace verge::detail {
@@ -10,9 +11,10 @@ namespace verge::detail {
 /// Starts a thread. Throws std::system_error, which says what to do, if that fails.
 std::thread start_thread(std::function<void()> f);
 
-/// Starts an internal thread of the runtime. It blocks all signals, which are left to the threads
-/// of the program, and has no timer slack. Throws as start_thread does.
-std::thread start_runtime_thread(std::function<void()> f);
+/// Starts an internal thread of the runtime. It has that name in debuggers and in top, cut off
+/// after 15 characters. It blocks all signals, which are left to the threads of the program, and
+/// has no timer slack. Throws as start_thread does.
+std::thread start_runtime_thread(std::string name, std::function<void()> f);
 
 /// Returns whether a thread of this process, identified as by gettid(), is running or runnable.
 /// False if it is blocked in the kernel, or if that cannot be determined.

@@ -2,13 +2,14 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+
+#include <base/log.h>
 
 namespace verge::detail {
 
@@ -49,10 +50,9 @@ choice ask_environment_and_machine() noexcept {
   const char* wish = std::getenv("VERGE_CLOCK");  // NOLINT(concurrency-mt-unsafe): read only
   if (wish != nullptr && std::strcmp(wish, "kernel") == 0) return choice::kernel;
   if (wish != nullptr && *wish != '\0' && std::strcmp(wish, "auto") != 0) {
-    std::fprintf(
-        stderr,
-        "verge: VERGE_CLOCK=%s is not known and is ignored; use \"kernel\" to read the time "
-        "from the kernel only, or \"auto\"\n",
+    log(log_level::warning,
+        "VERGE_CLOCK=%s is not known and is ignored; use \"kernel\" to read the time from the "
+        "kernel only, or \"auto\"",
         wish);
   }
   return ask_machine();

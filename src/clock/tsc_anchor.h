@@ -62,7 +62,8 @@ class alignas(64) tsc_rate {
   std::int64_t start_time_ = 0;  // 0: not started
   std::uint64_t last_ = 0;       // the previous measurement
 };
-static_assert(alignof(tsc_rate) == 64 && sizeof(tsc_rate) == 64);
+static_assert(alignof(tsc_rate) == 64);
+static_assert(sizeof(tsc_rate) == 64);
 
 /// One thread's anchor. No other thread accesses it.
 class tsc_anchor {

@@ -100,6 +100,10 @@ class clockwork final : public node_store {
   std::int64_t first_tick(std::int64_t period) noexcept {
     return saturating_add(cheap_now(), period);
   }
+  /// The first tick that is not past, of a ticker whose ticks are at start + n * period.
+  std::int64_t first_tick_on_grid(std::int64_t start, std::int64_t period) noexcept {
+    return next_period(start, period, now() - 1);
+  }
   std::int64_t now() noexcept { return host_.now(); }
   /// The deadline of a timer that is due at `when` and delivers the time: not before this moment.
   std::int64_t deadline_at(std::int64_t when) noexcept;

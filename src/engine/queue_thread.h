@@ -63,7 +63,7 @@ class alignas(128) queue_thread {
       throw std::logic_error("verge: this timer thread has been started already; stop it first");
     }
     stopping_.store(false, std::memory_order_relaxed);
-    thread_ = start_runtime_thread([this] { drive(); });
+    thread_ = start_runtime_thread("verge/timers", [this] { drive(); });
     started_.store(true, std::memory_order_release);
   }
   /// Ends it. Pending timers stay pending. Throws std::logic_error if it does not run.

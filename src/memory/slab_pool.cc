@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
 #include <string>
+
+#include <base/log.h>
 
 namespace verge::detail {
 namespace {
@@ -20,10 +21,9 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
 }
 
 [[noreturn]] void freed_twice(const slab_pool* pool, const void* node) {
-  std::fprintf(
-      stderr,
-      "verge: slab_pool %p: free of node %p (index %u, version %u), which is free already; "
-      "it was freed twice, or the pointer is wrong\n",
+  log(log_level::fatal,
+      "slab_pool %p: free of node %p (index %u, version %u), which is free already; it was freed "
+      "twice, or the pointer is wrong",
       static_cast<const void*>(pool), node, slab_pool::index(node), slab_pool::version(node));
   std::abort();
 }

@@ -11,9 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
+
+#include <base/log.h>
 
 namespace verge::detail {
 namespace {
@@ -51,10 +52,11 @@ std::error_code error(int code) { return {code, std::system_category()}; }
 
 /// For what cannot happen unless other code has closed a descriptor of the poller.
 [[noreturn]] void broken(const char* call) {
-  std::fprintf(stderr,
-               "verge: %s failed in the network poller with error %d (%s): a descriptor of the "
-               "poller was closed or replaced by other code\n",
-               call, errno, std::generic_category().message(errno).c_str());
+  log(log_level::fatal,
+      "%s failed in the network poller with error %d (%s): a descriptor of the poller was closed "
+      "or "
+      "replaced by other code",
+      call, errno, std::generic_category().message(errno).c_str());
   std::abort();
 }
 

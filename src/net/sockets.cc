@@ -261,6 +261,33 @@ result<tcp_listener> tcp_listener::listen(const endpoint& at, listen_options opt
   return {tcp_listener(std::move(made)), error};
 }
 
+result<tcp_listener> tcp_listener::adopt(int number) {
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  if (::getsockopt(number, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0) {
+    return {{}, last_error()};
+  }
+  sockaddr_storage at{};
+  size = sizeof at;
+  if (::getsockname(number, reinterpret_cast<sockaddr*>(&at), &size) != 0) {
+    return {{}, last_error()};
+  }
+  if (listens == 0 || !detail::is_ip(endpoint::from(reinterpret_cast<sockaddr*>(&at), size))) {
+    return {{}, std::make_error_code(std::errc::invalid_argument)};
+  }
+  const int flags = ::fcntl(number, F_GETFL);
+  if (flags < 0 || ::fcntl(number, F_SETFL, flags | O_NONBLOCK) != 0) return {{}, last_error()};
+  // Accepted connections inherit it.
+  if (auto e = detail::set_option(number, IPPROTO_TCP, TCP_NODELAY, 1)) return {{}, e};
+  const detail::io_descriptor::traits t{.socket = true, .tcp = true, .stream = true, .pipe = false};
+  auto made = detail::io_descriptor::make(number, t, detail::net_home::here());
+  if (const std::error_code e = made.get()->attach()) {
+    made.get()->disown();
+    return {{}, e};
+  }
+  return {tcp_listener(std::move(made)), {}};
+}
+
 result<endpoint> tcp_listener::local() const noexcept {
   return detail::socket_name(get(), &::getsockname);
 }

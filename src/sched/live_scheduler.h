@@ -163,6 +163,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   runnable* take_left_behind(processor& p) noexcept;
   runnable* steal(worker& w) noexcept;
   bool steal_timers(processor& mine, unsigned victim) noexcept;
+  bool looks_after_timers(unsigned p) noexcept;
+  bool helped_soon(processor& holder, const timer_check& c) const noexcept;
   void run_overdue(processor& mine) noexcept;
   runnable* poll_without_blocking(worker& w) noexcept;
   bool forget_stopped_timers() noexcept;
@@ -175,7 +177,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
     std::int64_t when;  ///< 0 if there is none
     unsigned of;        ///< the processor it belongs to
   };
-  first_timer time_sleep_until() const noexcept;
+  first_timer time_sleep_until(const processor* left = nullptr,
+                               std::int64_t look_at = 0) const noexcept;
 
   // ready.cc
   worker* worker_with_processor() noexcept;

@@ -20,7 +20,7 @@ constexpr std::int64_t idle_before_deep_sleep = 100'000'000;
 
 void monitor::start(watched& what) {
   if (off_.load(std::memory_order_relaxed)) return;
-  thread_ = start_runtime_thread([this, &what] { run(what); });
+  thread_ = start_runtime_thread("verge/monitor", [this, &what] { run(what); });
 }
 
 /// Until the note is left. Threads that are not workers may free timers meanwhile, and wake no one.

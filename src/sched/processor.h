@@ -55,7 +55,12 @@ struct alignas(128) processor {
   /// How often its worker has looked for something to run. It tells the monitor which are stuck.
   std::atomic<std::uint32_t> tick{0};
 
+  /// Its holder fires timers. Written by the holder.
+  std::atomic<bool> firing{false};
+
   run_queue queue;
+  /// When its holder last fired more than one timer. The holder's.
+  std::int64_t fired_at{0};
   /// Of a spare one: how often others had come back when it came up. The holder's.
   std::uint32_t returns_seen{0};
   /// Of a spare one: the thread that runs its tasks. The monitor asks the kernel what that does.
@@ -97,6 +102,11 @@ struct worker {
   /// left.
   processor* given{nullptr};
   bool spinning{false};
+  /// The processor that it has watched, since timers of it were due, and its tick at that time.
+  const processor* watched{nullptr};
+  std::uint32_t watched_at{0};
+  /// When it last looked for something to steal, it left these timers to their processor's holder.
+  bool leaves_timers{false};
   /// It fires timers now; no worker is woken for what they make ready until all have fired.
   bool firing{false};
   processor* before_blocking{nullptr};

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include <base/log.h>
 #include <base/this_thread.h>
 #include <clock/simulated_time.h>
 #include <engine/make_engine.h>
@@ -28,10 +28,9 @@ void print_and_terminate(const std::exception_ptr& e) {
   try {
     std::rethrow_exception(e);
   } catch (const std::exception& what) {
-    std::fprintf(stderr, "verge: nobody caught an exception of a task or callback: %s\n",
-                 what.what());
+    log(log_level::fatal, "nobody caught an exception of a task or callback: %s", what.what());
   } catch (...) {
-    std::fprintf(stderr, "verge: nobody caught an exception of a task or callback\n");
+    log(log_level::fatal, "nobody caught an exception of a task or callback");
   }
   std::terminate();
 }

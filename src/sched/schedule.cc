@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -31,6 +32,10 @@ constexpr unsigned most_fired_at_once = 128;
 constexpr std::int64_t worth_a_sleep = 5'000;
 /// The last part of that, in which there is no time for another look at the queues.
 constexpr std::int64_t worth_a_look = 1'500;
+/// How many pauses a worker watches another that has timers which are due: about 2 us.
+constexpr int pauses_for_a_look = 80;
+/// After this time it looks again, in nanoseconds, if it has left them to that one.
+constexpr std::int64_t look_again = 50'000;
 /// Before a sleep of this length it pays to look whether it could be longer.
 constexpr std::int64_t long_sleep = 100'000'000;
 /// How often, in nanoseconds, a processor whose queue is never empty looks at the poller: that
@@ -231,6 +236,7 @@ runnable* live_scheduler::steal(worker& w) noexcept {
   constexpr int rounds = 4;
   processor& mine = *w.held;
   const unsigned n = all_.made();
+  w.leaves_timers = false;
   for (int round = 0; round < rounds; ++round) {
     const bool last = round == rounds - 1;
     const auto start = static_cast<unsigned>(mine.random.next() % n);
@@ -254,10 +260,38 @@ runnable* live_scheduler::steal(worker& w) noexcept {
 
 /// Fires the timers of another processor that are due. True if there were any.
 bool live_scheduler::steal_timers(processor& mine, unsigned victim) noexcept {
-  if (victim == mine.id || engine_->next_when(victim) == 0) return false;
+  if (victim == mine.id) return false;
+  const std::int64_t next = engine_->next_when(victim);
+  if (next == 0 || next > cheap_now()) return false;
+  if (looks_after_timers(victim)) return false;
   const timer_check c = check_timers(mine, victim);
   mine.timers_stolen.add(c.ran);
   return c.ran != 0;
+}
+
+/// Whether the timers of a processor, some of which are due, can be left to the worker that holds
+/// it, because that one is at them, or comes to look at them about now. Two workers that fire the
+/// same timers take longer than one if the callbacks are short: they wait for each other's locks
+/// and cache lines. If the callbacks are long, what has fired is stolen from the run queue.
+///
+/// A worker that has nothing to run watches the holder for a while, unless it has watched it before
+/// and the holder has not looked since. One that is busy leaves the timers to a holder that fires
+/// timers just now; the monitor sees if that does not end.
+bool live_scheduler::looks_after_timers(unsigned p) noexcept {
+  const processor& it = all_[p];
+  worker& w = *this_thread.as_worker;
+  if (!w.spinning) return it.firing.load(std::memory_order_relaxed);
+  const std::uint32_t tick = it.tick.load(std::memory_order_relaxed);
+  if (w.watched == &it && w.watched_at == tick) return false;
+  bool looks = it.firing.load(std::memory_order_relaxed);
+  for (int i = 0; i < pauses_for_a_look && !looks; ++i) {
+    pause();
+    looks = it.tick.load(std::memory_order_relaxed) != tick;
+  }
+  w.watched = &it;
+  w.watched_at = it.tick.load(std::memory_order_relaxed);
+  w.leaves_timers = w.leaves_timers || looks;
+  return looks;
 }
 
 /// Fires the timers of all other processors that are due.
@@ -291,7 +325,8 @@ bool live_scheduler::forget_stopped_timers() noexcept {
 /// found; the rest is put on the queues.
 runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   if (!poll_.try_begin()) return nullptr;
-  const first_timer next = time_sleep_until();
+  const processor* left = w.leaves_timers ? w.watched : nullptr;
+  const first_timer next = time_sleep_until(left, cheap_now() + look_again);
   std::int64_t timeout = -1;
   if (next.when != 0) {
     timeout = next.when - true_now();
@@ -307,7 +342,9 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   }
   const std::int64_t woke = cheap_now();
   // If it was not woken by something else.
-  if (timeout > 0 && woke >= next.when && found.empty()) learn_from_sleep(woke - next.when);
+  if (timeout > 0 && woke >= next.when && found.empty() && !w.leaves_timers) {
+    learn_from_sleep(woke - next.when);
+  }
   poll_.end(woke);
 
   monitor_.call_if_asleep();  // before the processor is taken, which it is to watch
@@ -332,13 +369,24 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
 timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept {
   worker& w = *this_thread.as_worker;
   w.firing = true;
+  holder.firing.store(true, std::memory_order_relaxed);
   // A spare processor has no timers. One object and one return: it is made where the caller wants
   // it, as to copy what was just written in pieces stalls the processor in every turn of a task.
   timer_check c = p < max_processors ? engine_->check_timers(p, 0, p == holder.id)
                                      : timer_check{.now = 0, .next = 0, .ran = 0};
   w.firing = false;
-  if (c.ran != 0 && holder.queue.size() > 1) wake_processor();
+  holder.firing.store(false, std::memory_order_relaxed);
+  if (c.ran != 0 && holder.queue.size() > 1 && !helped_soon(holder, c)) wake_processor();
   return c;
+}
+
+/// Whether no other worker has to be woken for timers that have just fired: the callbacks of those
+/// before them were so short that all will have run before it could help; and if one of these takes
+/// longer, a worker that sleeps in the poller looks soon, as more timers are due.
+bool live_scheduler::helped_soon(processor& holder, const timer_check& c) const noexcept {
+  const std::int64_t before = std::exchange(holder.fired_at, c.now);
+  const bool more = c.next != 0 && c.next <= c.now;
+  return more && c.now - before < look_again && poll_.ends_by(c.now + look_again);
 }
 
 unsigned live_scheduler::firing_room() noexcept {
@@ -353,11 +401,15 @@ bool live_scheduler::anything_queued() const noexcept {
   return any;
 }
 
-live_scheduler::first_timer live_scheduler::time_sleep_until() const noexcept {
+/// The earliest timer of all. Those of processor `left`, if any, are not looked at before
+/// `look_at`: the caller leaves them to their processor's holder until then.
+live_scheduler::first_timer live_scheduler::time_sleep_until(const processor* left,
+                                                             std::int64_t look_at) const noexcept {
   first_timer first{.when = 0, .of = 0};
   const unsigned n = all_.made();
   for (unsigned i = 0; i < n; ++i) {
-    const std::int64_t when = engine_->next_when(i);
+    std::int64_t when = engine_->next_when(i);
+    if (left == &all_[i] && when != 0) when = std::max(when, look_at);
     if (when != 0 && (first.when == 0 || when < first.when)) first = {.when = when, .of = i};
   }
   return first;

@@ -1,10 +1,10 @@
 #include <sched/simulated_scheduler.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
+#include <base/log.h>
 #include <base/runtime_thread.h>
 #include <base/this_thread.h>
 #include <clock/arithmetic.h>
@@ -17,7 +17,7 @@ namespace verge::detail {
 namespace {
 
 [[noreturn]] void stop_program(const std::string& why) {
-  std::fprintf(stderr, "verge: %s\n", why.c_str());
+  log(log_level::fatal, "%s", why.c_str());
   std::abort();
 }
 

@@ -3,10 +3,10 @@
 
 #include <pthread.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
+#include <base/log.h>
 #include <base/this_thread.h>
 #include <engine/clockwork.h>
 #include <engine/make_engine.h>
@@ -36,9 +36,9 @@ class simulation::implementation {
   }
   ~implementation() {
     if (std::this_thread::get_id() != maker) {
-      std::fprintf(stderr,
-                   "verge: a simulation is ended on another thread than the one that made it, "
-                   "which would take part in it forever; end it there\n");
+      detail::log(log_level::fatal,
+                  "a simulation is ended on another thread than the one that made it, which would "
+                  "take part in it forever; end it there");
       std::abort();
     }
     scheduler.leave();

@@ -1,8 +1,8 @@
 #include <sched/spare_processors.h>
 
-#include <cstdio>
 #include <new>
 
+#include <base/log.h>
 #include <base/runtime_thread.h>
 
 namespace verge::detail {
@@ -60,7 +60,7 @@ bool spare_processors::processor_time_is_short(const processor_set& all, const s
 void spare_processors::say_once(const char* text, unsigned number) noexcept {
   if (said_) return;
   said_ = true;
-  std::fprintf(stderr, text, number);
+  log(log_level::error, text, number);
 }
 
 }  // namespace verge::detail

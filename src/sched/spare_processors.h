@@ -89,8 +89,8 @@ class spare_processors {
   /// that moves does not count: it does not compute for long.
   bool processor_time_is_short(const processor_set& all, const set& at_rest,
                                const progress_watch& seen, std::int64_t now) noexcept;
-  /// Prints the first of all texts, and no other. `number` is its argument.
-  void say_once(const char* text, unsigned number) noexcept;
+  /// Logs the first of all texts, and no other. `number` is its argument.
+  [[gnu::format(printf, 2, 0)]] void say_once(const char* text, unsigned number) noexcept;
 
   /// How often one was brought up.
   std::uint64_t used() const noexcept { return used_.read(); }

@@ -88,16 +88,16 @@ bool live_scheduler::bring_up_spare(stuckness how, std::int64_t now) noexcept {
   const unsigned in_use = processors() + all_.spares_made();
   if (p == nullptr) {
     spares_.say_once(
-        "verge: %u tasks or callbacks block, which is as many as there may be: no timer fires and "
-        "no task begins until one of them goes on. Call what blocks through verge::blocking()\n",
+        "%u tasks or callbacks block, which is as many as there may be: no timer fires and no task "
+        "begins until one of them goes on. Call what blocks through verge::blocking()",
         in_use);
     return false;
   }
   const std::uint32_t tick = p->tick.load(std::memory_order_relaxed);
   if (!start_worker(p, false)) {
     spares_.say_once(
-        "verge: %u tasks or callbacks block, and no thread can be started for others: no timer "
-        "fires and no task begins until one of them goes on, or more threads are allowed\n",
+        "%u tasks or callbacks block, and no thread can be started for others: no timer fires and "
+        "no task begins until one of them goes on, or more threads are allowed",
         in_use - 1);
     return false;
   }

@@ -14,9 +14,9 @@
 #include <timer/callback.h>
 
 #include <array>
-#include <cstdio>
 #include <mutex>
 
+#include <base/log.h>
 #include <engine/clockwork.h>
 #include <timer/call_count.h>
 #include <verge/detail/lock.h>
@@ -102,12 +102,11 @@ class slow_end_report {
 
  private:
   static void print() {
-    std::fputs(
-        "verge: the end of a handle has waited for a second for a callback that still runs. If the "
+    log(log_level::error, "%s",
+        "the end of a handle has waited for a second for a callback that still runs. If the "
         "callback waits for a lock that the thread holds which ends the handle, both wait forever: "
         "move the handle out, and destroy it after the unlock. See \"Deadlock\" in "
-        "verge/time.h\n",
-        stderr);
+        "verge/time.h");
   }
 
   timer_node* node_{nullptr};
@@ -160,12 +159,15 @@ void run_callback(runnable& r) noexcept {
       of.home().ready(t);
     }
   }
-  of.release(t);
+  of.release(t);  // NOLINT(clang-analyzer-unix.Malloc): it knows nothing of reference counts
 }
 
 void discard_callback(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
-  for (std::uint32_t n = calls(t.runs).discard(); n != 0; --n) of.release(t);
+  // Every firing that waits has a reference.
+  for (std::uint32_t n = calls(t.runs).discard(); n != 0; --n) {
+    of.release(t);  // NOLINT(clang-analyzer-unix.Malloc)
+  }
 }
 
 bool end_callbacks(timer_node& t) noexcept {

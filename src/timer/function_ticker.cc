@@ -177,10 +177,9 @@ constexpr timer_operations operations{
 constexpr timer_behaviour behaviour{
     .fire = &fire, .invoke = &invoke, .destroy = &destroy, .operations = &operations};
 
-}  // namespace
-
-timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
-                                  const ticking_function& function) {
+/// Makes a ticker whose first tick is at `when`.
+timer_node* start_at(clockwork& of, std::int64_t when, std::int64_t period, std::uint8_t policy,
+                     const ticking_function& function) {
   const bool precise = (policy & precise_ticks) != 0;
   const auto kept = static_cast<std::uint8_t>(policy & ~precise_ticks);
   auto record = std::make_unique<function_ticker>(kept, function);
@@ -189,7 +188,6 @@ timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8
   ::new (static_cast<void*>(t.payload)) function_ticker*(record.get());
   t.run = &run_callback;
   t.does.store(&behaviour, std::memory_order_relaxed);
-  const std::int64_t when = of.deadline(period, clockwork::exactly);
   arm(*record, when, period);
   try {
     of.start(t, when, engine_period(*record, period));
@@ -199,6 +197,18 @@ timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8
   }
   static_cast<void>(record.release());  // the node's
   return &t;
+}
+
+}  // namespace
+
+timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
+                                  const ticking_function& function) {
+  return start_at(of, of.deadline(period, clockwork::exactly), period, policy, function);
+}
+
+timer_node* start_function_ticker_at(clockwork& of, std::int64_t start, std::int64_t period,
+                                     std::uint8_t policy, const ticking_function& function) {
+  return start_at(of, of.first_tick_on_grid(start, period), period, policy, function);
 }
 
 }  // namespace verge::detail

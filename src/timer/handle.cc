@@ -134,6 +134,33 @@ timer_node* started(timer_node& t, std::int64_t when, std::int64_t period) {
   return &t;
 }
 
+/// A ticker with a channel that has yet to be started.
+timer_node& make_ticker(clockwork& of, std::int64_t period, std::uint8_t policy) {
+  check_period(period);
+  check_policy(policy);
+  channel_kind kind{};
+  switch (static_cast<missed_ticks>(policy & ~precise_ticks)) {
+    case missed_ticks::skip:
+      kind = channel_kind::skip;
+      break;
+    case missed_ticks::burst:
+      kind = channel_kind::burst;
+      break;
+    case missed_ticks::delay:
+      kind = channel_kind::delay;
+      break;
+  }
+  timer_node& t = make_channel_timer(of, kind, true);
+  set_precise(t, (policy & precise_ticks) != 0);
+  return t;
+}
+
+timer_node* started_ticker(timer_node& t, std::int64_t when, std::int64_t period) {
+  started(t, when, period);
+  share_channel(t);  // the handle's
+  return &t;
+}
+
 /// The channel of a timer without a handle.
 receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std::int64_t period) {
   auto channel = chan_access::handle<receiver<clock::time_point>>(share_channel(t));
@@ -169,25 +196,14 @@ timer_node* start_channel_timer_at(clockwork& of, std::int64_t when, std::int64_
 }
 
 timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy) {
-  check_period(period);
-  check_policy(policy);
-  channel_kind kind{};
-  switch (static_cast<missed_ticks>(policy & ~precise_ticks)) {
-    case missed_ticks::skip:
-      kind = channel_kind::skip;
-      break;
-    case missed_ticks::burst:
-      kind = channel_kind::burst;
-      break;
-    case missed_ticks::delay:
-      kind = channel_kind::delay;
-      break;
-  }
-  timer_node& t = make_channel_timer(of, kind, true);
-  set_precise(t, (policy & precise_ticks) != 0);
-  started(t, of.deadline(period, clockwork::exactly), period);
-  share_channel(t);  // the handle's
-  return &t;
+  timer_node& t = make_ticker(of, period, policy);
+  return started_ticker(t, of.deadline(period, clockwork::exactly), period);
+}
+
+timer_node* start_ticker_at(clockwork& of, std::int64_t start, std::int64_t period,
+                            std::uint8_t policy) {
+  timer_node& t = make_ticker(of, period, policy);
+  return started_ticker(t, of.first_tick_on_grid(start, period), period);
 }
 
 receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay) {

@@ -1,7 +1,9 @@
 // Results that are dropped by mistake. mistakes_test.cc compiles this: each line with a comment
 // gives one warning, with that text in it.
 #include <verge/context.h>
+#include <verge/group.h>
 #include <verge/net.h>
+#include <verge/retry.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
 #include <verge/simulation.h>
@@ -29,6 +31,10 @@ verge::task<> forgets_to_wait(verge::runtime& rt, verge::chan<int> ch) {
   verge::under(verge::background(), verge::recv(ch));  // warning: co_await it, or call wait()
   verge::timeout(work(), 1s);                          // warning: until it is awaited or spawned
   work();                                              // warning: until it is awaited or spawned
+  verge::retry(verge::background(), {}, work);         // warning: until it is awaited or spawned
+  verge::task_group<> group;
+  group.all();    // warning: until it is awaited or spawned
+  group.first();  // warning: until it is awaited or spawned
   co_return;
 }
 
@@ -63,6 +69,10 @@ void drops_a_handle(verge::runtime& rt, verge::simulation& sim, const verge::con
   verge::after_func(rt, ctx, nothing);   // warning: keep it, or detach() it
   verge::every(1s, nothing);             // warning: keep it, or detach() it
   verge::every(rt, 1s, nothing);         // warning: keep it, or detach() it
+  verge::every(when, 1s, nothing);       // warning: keep it, or detach() it
+  verge::every(rt, when, 1s, nothing);   // warning: keep it, or detach() it
+  verge::ticker(when, 1s);               // warning: keep it, or detach() it
+  verge::ticker(rt, when, 1s);           // warning: keep it, or detach() it
   verge::after(1s);                      // warning: receive from it
   verge::after(rt, 1s);                  // warning: receive from it
   verge::tick(1s);                       // warning: receive from it

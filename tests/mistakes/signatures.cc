@@ -1,6 +1,8 @@
 // Functions and tasks that do not fit where they are passed. mistakes_test.cc compiles this: each
 // line with a comment gives one error, with that text in it.
 #include <verge/context.h>
+#include <verge/group.h>
+#include <verge/retry.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
 #include <verge/task.h>
@@ -39,6 +41,18 @@ void passes_what_cannot_be_copied() {
   auto t = answer();
   verge::go(t).detach();            // error: go(std::move(t))
   verge::go(answer(), 1).detach();  // error: it has them already
+}
+
+verge::task<> retries_what_does_not_fit(verge::context ctx) {
+  co_await verge::retry(ctx, {}, wants_int);          // error: let a lambda capture what it needs
+  co_await verge::retry(ctx, {}, [] { return 1; });   // error: returns a task
+  co_await verge::retry(ctx, {}, answer, wants_int);  // error: takes a retry_failure
+}
+
+void groups_what_does_not_fit() {
+  verge::task_group<int> numbers;
+  numbers.go([] { return "one"; });  // error: every task of a task_group<T> returns a T
+  numbers.go([](short) {});          // error: these do not fit
 }
 
 void handles_it_wrongly(verge::chan<int> ch) {

@@ -5,7 +5,6 @@
 // With the address sanitizer, which has its own malloc, operator new is replaced instead.
 #pragma once
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -19,6 +18,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+
+#include "replaced.h"
 
 namespace verge::test {
 
@@ -51,26 +52,9 @@ inline bool is_to_fail(resource kind, int error) {
   return true;
 }
 
-/// The function of that name that this header replaces.
-template <class F>
-F original(F /*replacement*/, const char* name, std::atomic<void*>& found) {
-  void* f = found.load(std::memory_order_relaxed);
-  if (f == nullptr) {
-    f = ::dlsym(RTLD_NEXT, name);
-    found.store(f, std::memory_order_relaxed);
-  }
-  return reinterpret_cast<F>(f);
-}
-
 }  // namespace verge::test
 
 // NOLINTBEGIN: replacements have the names and types of what they replace.
-#define VERGE_ORIGINAL(f)                        \
-  ([] {                                          \
-    static constinit std::atomic<void*> found{}; \
-    return verge::test::original(&f, #f, found); \
-  }())
-
 extern "C" {
 
 void* mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {

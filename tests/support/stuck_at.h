@@ -11,7 +11,6 @@
 //   point.let_go();                                // or at the end of the scope
 #pragma once
 
-#include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -21,6 +20,8 @@
 #include <cstdarg>
 #include <cstddef>
 #include <ctime>
+
+#include "replaced.h"
 
 namespace verge::test {
 
@@ -83,25 +84,9 @@ class stuck_at {
   inline static constinit std::atomic<unsigned long> chosen_{0};
 };
 
-template <class F>
-F original(F /*replacement*/, const char* name, std::atomic<void*>& found) {
-  void* f = found.load(std::memory_order_relaxed);
-  if (f == nullptr) {
-    f = ::dlsym(RTLD_NEXT, name);
-    found.store(f, std::memory_order_relaxed);
-  }
-  return reinterpret_cast<F>(f);
-}
-
 }  // namespace verge::test
 
 // NOLINTBEGIN: replacements have the names and types of what they replace.
-#define VERGE_ORIGINAL(f)                        \
-  ([] {                                          \
-    static constinit std::atomic<void*> found{}; \
-    return verge::test::original(&f, #f, found); \
-  }())
-
 extern "C" {
 
 ssize_t write(int fd, const void* bytes, size_t n) {
@@ -128,5 +113,4 @@ long syscall(long number, ...) noexcept {
 
 }  // extern "C"
 
-#undef VERGE_ORIGINAL
 // NOLINTEND

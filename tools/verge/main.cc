@@ -3,6 +3,7 @@
 //   verge serve ...       serves delayed tasks that survive a crash
 //   verge put, reserve, peek, cancel, reschedule, kick, stats, drain, backup
 //                         are its client
+//   verge schedule ...    sets, shows and removes tasks that recur
 //   verge top             shows it and its tubes in a terminal
 //   verge token ...       makes, lists and revokes tokens for it
 //   verge check DIR       proves that what such a server has kept is in order
@@ -23,6 +24,7 @@
 #include "../../bench/suite/systems.h"
 #include "bench_command.h"
 #ifdef VERGE_HAS_SERVER
+#include "schedule_command.h"
 #include "serve_command.h"
 #include "task_commands.h"
 #include "token_command.h"
@@ -56,6 +58,7 @@ int main(int argc, char** argv) {
   verge::server::serve_command server(app, *app.get_subcommand("bench"));
   verge::server::task_commands tasks(app);
   verge::server::token_command tokens(app);
+  verge::server::schedule_command schedules(app);
   verge::server::top_command top(app);
 #endif
 
@@ -74,6 +77,7 @@ int main(int argc, char** argv) {
     if (server.parsed()) return server.run();
     if (tasks.parsed()) return tasks.run();
     if (tokens.parsed()) return tokens.run();
+    if (schedules.parsed()) return schedules.run();
     if (top.parsed()) return top.run();
 #endif
     return bench.run();

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 
 #include <verge/version.h>
 
+#include "serve/inherited.h"
 #include "serve/server.h"
 #include "text/event_log.h"
 
@@ -88,6 +91,22 @@ serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
                      "The file of `verge token`: clients need a token of it from then on");
   serve_->add_flag("--insecure", insecure_,
                    "Listen on an address that other machines can reach, without TLS and tokens");
+  serve_->add_flag("--socket-activation", activated_,
+                   "The sockets are systemd's: the first for beanstalk's protocol, the second, if "
+                   "there is one, for HTTP");
+  serve_->add_flag(
+      "--push-private", push_private_,
+      "Push to receivers at loopback, private and other addresses that are not public");
+  serve_->add_option("--push-connections", push_.hosts.all, "Deliveries at one time, of all tubes")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  serve_->add_option("--push-per-host", push_.hosts.each, "Deliveries at one time to one receiver")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  serve_->add_option("--push-rate", push_.hosts.rate,
+                     "Deliveries a second to one receiver; 0: no limit");
+  serve_->add_option("--push-ca", push_.trust,
+                     "Certificates that receivers are trusted by, in PEM, instead of the system's");
 
   check_ = tool.add_subcommand("check", "Read a directory of tasks and prove its invariants");
   check_->add_option("DIR", directory_, "The directory")->required();
@@ -144,22 +163,56 @@ endpoint serve_command::address_of(const std::string& text) const {
   if (error) {
     throw std::invalid_argument("'" + text + "' is no address: write one like 127.0.0.1:11300");
   }
+  check_reach(at);
+  return at;
+}
+
+void serve_command::check_reach(const endpoint& at) const {
   const bool closed = !certificate_.empty() && !tokens_.empty();
   if (!insecure_ && !closed && !is_loopback(at)) {
     throw std::invalid_argument(
-        text +
+        at.to_string() +
         " can be reached from other machines: give --tls-cert, --tls-key and --tokens, listen on "
         "127.0.0.1, or say --insecure if the network is yours alone");
   }
-  return at;
+}
+
+/// The sockets that systemd has passed on take the place of --listen and --http.
+void serve_command::take_over(server_options& options) const {
+  const std::vector<int> sockets = inherited_sockets();
+  if (sockets.empty() || sockets.size() > 2) {
+    throw std::invalid_argument(
+        "--socket-activation needs one or two sockets of systemd, as "
+        "packaging/systemd/verge.socket "
+        "has them, and there are " +
+        std::to_string(sockets.size()) + ": start the server by its unit, or give --listen");
+  }
+  const auto address = [this](int number) {
+    sockaddr_storage at{};
+    socklen_t size = sizeof at;
+    ::getsockname(number, reinterpret_cast<sockaddr*>(&at), &size);
+    const endpoint found = endpoint::from(reinterpret_cast<sockaddr*>(&at), size);
+    check_reach(found);
+    return found;
+  };
+  options.inherited = sockets[0];
+  options.listen = address(sockets[0]);
+  if (sockets.size() < 2) return;
+  web::web_options& http = options.http.emplace();
+  http.inherited = sockets[1];
+  http.listen = address(sockets[1]);
 }
 
 int serve_command::serve() {
   server_options options;
-  options.listen = address_of(listen_);
-  if (!http_.empty()) {
-    web::web_options& http = options.http.emplace();
-    http.listen = address_of(http_);
+  if (activated_) {
+    take_over(options);
+  } else {
+    options.listen = address_of(listen_);
+    if (!http_.empty()) options.http.emplace().listen = address_of(http_);
+  }
+  if (options.http) {
+    web::web_options& http = *options.http;
     http.only_loopback = is_loopback(http.listen) && tokens_.empty();
     http.hosts = http_hosts_;
     http.limits.api.body = body_limit_;
@@ -169,6 +222,8 @@ int serve_command::serve() {
     options.tls = tls_options{.certificate = certificate_, .key = key_};
   }
   options.tokens = tokens_;
+  options.push = push_;
+  if (push_private_) options.push.may_connect = [](const endpoint&) { return true; };
   options.directory = directory_;
   options.in_memory = durability_ == "none";
   options.mode = durability_ == "written" ? durability::written : durability::synced;
@@ -186,6 +241,8 @@ int serve_command::serve() {
                 STDERR_FILENO);
   if (log_requests_ && options.http) options.http->log = &log;
   raise_descriptor_limit();
+  // Bodies and the secrets of receivers are in the directory: it is for this user alone.
+  ::umask(0077);
 
   // Before any thread is started, so that all have them blocked and sigwait gets them.
   sigset_t signals;

@@ -8,6 +8,8 @@
 #include <verge/endpoint.h>
 
 #include "bench/tasks_bench.h"
+#include "push/pusher.h"
+#include "serve/server.h"
 
 namespace verge::server {
 
@@ -23,6 +25,8 @@ class serve_command {
  private:
   int serve();
   endpoint address_of(const std::string& text) const;
+  void check_reach(const endpoint& at) const;
+  void take_over(server_options& options) const;
   int check();
 
   CLI::App* serve_;
@@ -46,6 +50,9 @@ class serve_command {
   std::uint64_t memtable_{32U << 20};
   unsigned processors_{0};
   bool insecure_{false};
+  push::push_options push_;
+  bool push_private_{false};
+  bool activated_{false};
 };
 
 }  // namespace verge::server

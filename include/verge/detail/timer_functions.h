@@ -32,6 +32,9 @@ clockwork& timers_of(runtime& rt);
 timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack);
 timer_node* start_channel_timer_at(clockwork& of, std::int64_t when, std::int64_t slack);
 timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy);
+/// Ticks on the grid through `start`: at start + n * period, from the first that is not past.
+timer_node* start_ticker_at(clockwork& of, std::int64_t start, std::int64_t period,
+                            std::uint8_t policy);
 receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay);
 receiver<clock::time_point> tick_channel(clockwork& of, std::int64_t period);
 receiver<clock::time_point> channel_of(const timer_node* t);
@@ -215,10 +218,13 @@ struct ticking_function {
 /// Takes the function over, unless it throws.
 timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
                                   const ticking_function& function);
+timer_node* start_function_ticker_at(clockwork& of, std::int64_t start, std::int64_t period,
+                                     std::uint8_t policy, const ticking_function& function);
 void check_policy(std::uint8_t policy);
 
-template <class F>
-timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std::uint8_t policy) {
+/// Starts it by start(function), which takes the function over unless it throws.
+template <class F, class Start>
+timer_node* make_function_ticker(std::int64_t period, F&& f, std::uint8_t policy, Start start) {
   if constexpr (!check_callback<F>()) {
     return nullptr;
   } else {
@@ -227,14 +233,26 @@ timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std:
     check_policy(policy);
     refuse_null(f);
     auto function = std::make_unique<callable>(std::forward<F>(f));
-    timer_node* const t = start_function_ticker(
-        of, period, policy,
-        {.f = function.get(),
-         .call = [](timer_node& node, void* g) { call_function(node, *static_cast<callable*>(g)); },
-         .destroy = [](void* g) noexcept { delete static_cast<callable*>(g); }});
+    timer_node* const t = start(ticking_function{
+        .f = function.get(),
+        .call = [](timer_node& node, void* g) { call_function(node, *static_cast<callable*>(g)); },
+        .destroy = [](void* g) noexcept { delete static_cast<callable*>(g); }});
     static_cast<void>(function.release());  // the ticker's
     return t;
   }
+}
+template <class F>
+timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std::uint8_t policy) {
+  return make_function_ticker(period, std::forward<F>(f), policy, [&](const ticking_function& g) {
+    return start_function_ticker(of, period, policy, g);
+  });
+}
+template <class F>
+timer_node* make_function_ticker_at(clockwork& of, std::int64_t start, std::int64_t period, F&& f,
+                                    std::uint8_t policy) {
+  return make_function_ticker(period, std::forward<F>(f), policy, [&](const ticking_function& g) {
+    return start_function_ticker_at(of, start, period, policy, g);
+  });
 }
 
 }  // namespace verge::detail

@@ -114,6 +114,13 @@ test('pauses a tube and ends the pause', async () => {
   await until(() => !document.getElementById('tube-rows').textContent.includes('paused for'));
 });
 
+test('lets a tube take no more tasks, and again', async () => {
+  await click('drain');
+  await until(() => document.getElementById('tube-rows').textContent.includes('takes no tasks'));
+  await click('undrain');
+  await until(() => !document.getElementById('tube-rows').textContent.includes('takes no tasks'));
+});
+
 test('draws what is due in the next hour', () => until(() =>
   [...document.querySelectorAll('#forecast rect')].some(r => Number(r.getAttribute('height')) > 0) &&
   document.getElementById('forecast').getAttribute('aria-label').includes('due in the next hour')));

@@ -72,7 +72,9 @@ class lab {
     finish();
     return c->heard();
   }
-  void run(const std::shared_ptr<recording_client>& c, command cmd) {
+  void run(const std::shared_ptr<recording_client>& c, command cmd) { run_with(c, std::move(cmd)); }
+
+  void run_with(const std::shared_ptr<client>& c, command cmd) {
     broker_->begin(now, wall);
     broker_->execute(c, std::move(cmd));
     finish();

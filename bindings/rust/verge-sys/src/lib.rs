@@ -56,6 +56,7 @@ pub struct verge_timer_options {
     pub runtime: *mut verge_runtime,
     pub slack: i64,
     pub missed_ticks: c_int,
+    pub precise: c_int,
 }
 
 #[repr(C)]

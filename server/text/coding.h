@@ -6,7 +6,7 @@
 #include <string_view>
 
 /// Small codings: UTF-8, base64, percent, hexadecimal.
-namespace verge::server::web {
+namespace verge::server {
 
 bool is_utf8(std::string_view text) noexcept;
 std::string base64(std::string_view bytes);
@@ -16,4 +16,4 @@ std::optional<std::string> parse_base64(std::string_view text);
 std::optional<std::string> percent_decoded(std::string_view text, bool plus_is_space = false);
 std::optional<std::uint64_t> parse_hex(std::string_view text) noexcept;
 
-}  // namespace verge::server::web
+}  // namespace verge::server

@@ -1,9 +1,9 @@
-#include "text.h"
+#include "coding.h"
 
 #include <array>
 #include <charconv>
 
-namespace verge::server::web {
+namespace verge::server {
 
 namespace {
 
@@ -123,4 +123,4 @@ std::optional<std::uint64_t> parse_hex(std::string_view text) noexcept {
   return n;
 }
 
-}  // namespace verge::server::web
+}  // namespace verge::server

@@ -1,0 +1,286 @@
+// Groups of tasks: results, failures, cancellation; in simulated time, and with threads.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <verge/group.h>
+#include <verge/runtime.h>
+#include <verge/simulation.h>
+#include <verge/time.h>
+#include "support/scale.h"
+
+namespace {
+
+using namespace verge;
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// Sleeps, then returns or throws; counts how many are in progress.
+task<int> after_delay(std::chrono::milliseconds d, int value, int* running) {
+  struct count {
+    int* n;
+    explicit count(int* c) : n(c) { ++*n; }
+    ~count() { --*n; }
+    count(const count&) = delete;
+    count& operator=(const count&) = delete;
+  } const here(running);
+  co_await sleep(d);
+  if (value < 0) throw std::runtime_error("negative: " + std::to_string(value));
+  co_return value;
+}
+
+struct task_group_test : testing::Test {
+  std::chrono::milliseconds passed() {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(sim.now() - start);
+  }
+
+  simulation sim;
+  const time_point start = sim.now();
+  int running = 0;
+};
+
+TEST_F(task_group_test, all_returns_the_results_in_the_order_in_which_they_were_started) {
+  const auto work = [&]() -> task<std::vector<int>> {
+    task_group<int> g;
+    g.go(after_delay, 30ms, 1, &running);
+    g.go(after_delay(10ms, 2, &running));
+    g.go([] { return 3; });
+    co_return co_await g.all();
+  };
+  EXPECT_THAT(sim.run(work), ElementsAre(1, 2, 3));
+  EXPECT_EQ(passed(), 30ms);
+}
+
+TEST_F(task_group_test, all_of_an_empty_group_is_there_at_once) {
+  const auto work = [&]() -> task<std::vector<int>> {
+    task_group<int> g;
+    co_return co_await g.all();
+  };
+  EXPECT_THAT(sim.run(work), IsEmpty());
+}
+
+TEST_F(task_group_test, the_first_failure_cancels_the_others_and_is_thrown_when_they_have_ended) {
+  const auto work = [&]() -> task<std::string> {
+    task_group<int> g;
+    g.go(after_delay, 1h, 1, &running);
+    g.go(after_delay, 20ms, -2, &running);
+    g.go(after_delay, 10ms, 3, &running);
+    g.go(after_delay, 1h, -4, &running);
+    try {
+      co_await g.all();
+    } catch (const std::runtime_error& e) {
+      co_return e.what();
+    }
+    co_return "nothing was thrown";
+  };
+  EXPECT_EQ(sim.run(work), "negative: -2");
+  EXPECT_EQ(passed(), 20ms);
+  EXPECT_EQ(running, 0);
+}
+
+TEST_F(task_group_test, first_returns_the_first_success_and_cancels_the_others) {
+  const auto work = [&]() -> task<int> {
+    task_group<int> g;
+    g.go(after_delay, 5ms, -1, &running);
+    g.go(after_delay, 1h, 2, &running);
+    g.go(after_delay, 10ms, 3, &running);
+    const int result = co_await g.first();
+    EXPECT_EQ(running, 0);
+    EXPECT_TRUE(g.ctx().err());
+    co_return result;
+  };
+  EXPECT_EQ(sim.run(work), 3);
+  EXPECT_EQ(passed(), 10ms);
+}
+
+TEST_F(task_group_test, first_throws_the_first_failure_if_all_fail) {
+  const auto work = [&]() -> task<std::string> {
+    task_group<int> g;
+    g.go(after_delay, 9ms, -1, &running);
+    g.go(after_delay, 5ms, -2, &running);
+    try {
+      co_await g.first();
+    } catch (const std::runtime_error& e) {
+      co_return e.what();
+    }
+    co_return "nothing was thrown";
+  };
+  EXPECT_EQ(sim.run(work), "negative: -2");
+  EXPECT_EQ(passed(), 9ms);
+}
+
+TEST_F(task_group_test, first_of_an_empty_group_and_a_second_wait_are_errors) {
+  const auto work = []() -> task<int> {
+    task_group<> g;
+    int errors = 0;
+    try {
+      co_await g.first();
+    } catch (const std::logic_error&) {
+      ++errors;
+    }
+    try {
+      co_await g.all();
+    } catch (const std::logic_error&) {
+      ++errors;
+    }
+    co_return errors;
+  };
+  EXPECT_EQ(sim.run(work), 2);
+}
+
+TEST_F(task_group_test, the_context_of_the_group_ends_its_tasks) {
+  const auto work = [&]() -> task<std::error_code> {
+    auto [ctx, cancel] = with_timeout(background(), 15ms);
+    task_group<int> g(ctx);
+    g.go(after_delay, 1h, 1, &running);
+    g.go(after_delay, 10ms, 2, &running);
+    try {
+      co_await g.all();
+    } catch (const context_error& e) {
+      EXPECT_EQ(running, 0);
+      co_return e.code();
+    }
+    co_return std::error_code();
+  };
+  EXPECT_EQ(sim.run(work), context_errc::deadline_exceeded);
+  EXPECT_EQ(passed(), 15ms);
+}
+
+TEST_F(task_group_test, cancelling_the_task_that_waits_cancels_the_group) {
+  auto h = go([&]() -> task<> {
+    task_group<int> g;
+    g.go(after_delay, 1h, 1, &running);
+    co_await g.all();
+  });
+  sim.run_for(1ms);
+  EXPECT_EQ(running, 1);
+  h.cancel();
+  EXPECT_THROW(h.join(), cancelled);
+  EXPECT_EQ(running, 0);
+  EXPECT_EQ(passed(), 1ms);
+}
+
+TEST_F(task_group_test, a_task_may_add_tasks) {
+  struct crawler {
+    task_group<> g;
+    int visited = 0;
+    task<> visit(int depth) {
+      ++visited;
+      co_await sleep(1ms);
+      if (depth == 0) co_return;
+      for (int i = 0; i < 2; ++i) g.go(&crawler::visit, this, depth - 1);
+    }
+  };
+  const auto work = []() -> task<int> {
+    crawler c;
+    c.g.go(&crawler::visit, &c, 5);
+    co_await c.g.all();
+    EXPECT_FALSE(c.g.go([] {})) << "its result is decided";
+    co_return c.visited;
+  };
+  EXPECT_EQ(sim.run(work), 63);
+  EXPECT_EQ(passed(), 6ms);
+}
+
+TEST_F(task_group_test, destroying_it_cancels_its_tasks_and_waits_for_nothing) {
+  {
+    task_group<int> g;
+    g.go(after_delay, 1h, 1, &running);
+    sim.run_for(1ms);
+    EXPECT_EQ(running, 1);
+  }
+  sim.run_for(1ms);
+  EXPECT_EQ(running, 0);
+}
+
+TEST_F(task_group_test, a_cancelled_group_begins_nothing) {
+  task_group<int> g;
+  g.cancel();
+  EXPECT_FALSE(g.go(after_delay, 1h, 1, &running));
+  EXPECT_THAT(go(g.all()).join(), IsEmpty()) << "all that were begun have ended";
+}
+
+TEST_F(task_group_test, one_that_is_cancelled_throws_when_its_tasks_have_ended) {
+  task_group<int> g;
+  g.go(after_delay, 1h, 1, &running);
+  sim.run_for(1ms);
+  g.cancel();
+  EXPECT_THROW(go(g.all()).join(), cancelled);
+  EXPECT_EQ(running, 0);
+}
+
+TEST_F(task_group_test, tasks_that_have_ended_take_no_memory_if_they_have_no_result) {
+  task_group<> g;
+  const auto add = [&](int n) {
+    for (int i = 0; i < n; ++i) {
+      g.go([] {});
+      sim.run_for(1ms);
+    }
+  };
+  add(100);
+  const std::size_t before = ::mallinfo2().uordblks;
+  add(10'000);
+  EXPECT_LT(::mallinfo2().uordblks, before + 10'000) << "bytes";
+  go(g.all()).join();
+}
+
+TEST_F(task_group_test, results_need_not_be_copyable_or_default_constructible) {
+  struct only_moved {
+    explicit only_moved(int n) : p(std::make_unique<int>(n)) {}
+    std::unique_ptr<int> p;
+  };
+  const auto work = []() -> task<int> {
+    task_group<only_moved> g;
+    g.go([] { return only_moved(3); });
+    g.go([] { return only_moved(4); });
+    auto all = co_await g.all();
+    co_return *all[0].p** all[1].p;
+  };
+  EXPECT_EQ(sim.run(work), 12);
+}
+
+// Tasks on several processors end, fail and are cancelled while the group is waited for: whatever
+// the order, no task runs when the wait is over.
+TEST(task_group, no_task_runs_after_the_wait_whatever_the_order) {
+  runtime rt({.processors = 4});
+  std::atomic<int> running{0};
+  const auto member = [&](int i) -> task<int> {
+    struct count {
+      std::atomic<int>& n;
+      explicit count(std::atomic<int>& c) : n(c) { ++n; }
+      ~count() { --n; }
+      count(const count&) = delete;
+      count& operator=(const count&) = delete;
+    } const here(running);
+    if (i % 3 == 0) co_await yield();
+    if (i % 5 == 0) co_await sleep(1us * i);
+    if (i % 7 == 6) throw std::runtime_error("seven");
+    co_return i;
+  };
+  const auto round = [&](int n, bool all) -> task<> {
+    task_group<int> g;
+    for (int i = 0; i < 8; ++i) g.go(member, n + i);
+    try {
+      if (all) {
+        co_await g.all();
+      } else {
+        co_await g.first();
+      }
+    } catch (const std::runtime_error&) {
+    }
+    EXPECT_EQ(running.load(), 0);
+  };
+  const int rounds = test::scale(2000, 200);
+  for (int n = 0; n < rounds; ++n) rt.run(round(n, n % 2 == 0));
+}
+
+}  // namespace
