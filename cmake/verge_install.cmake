@@ -37,7 +37,7 @@ install(FILES ${PROJECT_BINARY_DIR}/verge.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}
 # `cpack` makes an archive of what is installed. The packages of distributions are made otherwise
 # (debian/, packaging/).
 if(PROJECT_IS_TOP_LEVEL)
-  set(CPACK_GENERATOR TXZ)
+  set(CPACK_GENERATOR TGZ)
   set(CPACK_PACKAGE_VENDOR "The verge authors")
   set(CPACK_PACKAGE_FILE_NAME verge-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
   set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSES/Apache-2.0.txt)

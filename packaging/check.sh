@@ -46,7 +46,7 @@ cpack_packs() {
   cmake --preset library -B "$work/cpack" >/dev/null
   cmake --build "$work/cpack"
   (cd "$work/cpack" && cpack --config CPackConfig.cmake >/dev/null)
-  tar --list --file "$work/cpack/verge-$version-"*.tar.xz >"$work/cpack.list"
+  tar --list --file "$work/cpack/verge-$version-"*.tar.gz >"$work/cpack.list"
   grep -q '/include/verge/verge.h$' "$work/cpack.list" || fail "cpack packs no headers"
   grep -q "/libverge.so.$version\$" "$work/cpack.list" || fail "cpack packs no library"
 }
