@@ -42,19 +42,20 @@ struct channel_of_some_timer {
 
 /// One of each kind, in each state in which a receive waits. The simple wheel does not support an
 /// hour.
+/// A minute is as long as all engines can wait, and longer than a machine stands still.
 std::vector<channel_of_some_timer> one_of_each() {
   std::vector<channel_of_some_timer> all;
-  all.push_back({.what = "after", .c = after(30s)});
-  all.push_back({.what = "tick", .c = tick(30s)});
-  all.push_back({.what = "timer", .timer = verge::timer(30s)});
-  all.push_back({.what = "timer without a handle", .timer = verge::timer(30s)});
-  all.push_back({.what = "stopped timer", .timer = verge::timer(30s)});
+  all.push_back({.what = "after", .c = after(60s)});
+  all.push_back({.what = "tick", .c = tick(60s)});
+  all.push_back({.what = "timer", .timer = verge::timer(60s)});
+  all.push_back({.what = "timer without a handle", .timer = verge::timer(60s)});
+  all.push_back({.what = "stopped timer", .timer = verge::timer(60s)});
   all.push_back({.what = "fired timer", .timer = verge::timer(0s)});
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
     const auto name = std::to_string(static_cast<int>(policy));
-    all.push_back({.what = "ticker " + name, .ticker = verge::ticker(30s, policy)});
-    all.push_back({.what = "detached ticker " + name, .ticker = verge::ticker(30s, policy)});
-    all.push_back({.what = "stopped ticker " + name, .ticker = verge::ticker(30s, policy)});
+    all.push_back({.what = "ticker " + name, .ticker = verge::ticker(60s, policy)});
+    all.push_back({.what = "detached ticker " + name, .ticker = verge::ticker(60s, policy)});
+    all.push_back({.what = "stopped ticker " + name, .ticker = verge::ticker(60s, policy)});
   }
   for (auto& one : all) {
     if (one.timer) one.c = one.timer.c();

@@ -24,6 +24,7 @@
 #include <support/as_default.h>
 #include <support/blockers.h>
 #include <support/patience.h>
+#include <support/scale.h>
 #include <support/stuck_at.h>
 
 namespace verge::test {
@@ -154,9 +155,9 @@ TEST_F(a_stuck_thread, that_starts_a_timer_delays_no_other_whatever_the_engine) 
     EXPECT_GE(at_each_call({.with = e}, start_a_timer), 1) << name_of(e);
   }
   // Whose threads may wake at the next tick anyway.
-  for (const engine e : {engine::simple_wheel, engine::timing_wheel}) {
-    at_each_call({.with = e}, start_a_timer);
-  }
+  at_each_call({.with = engine::simple_wheel}, start_a_timer);
+  // It allocates with its lock held, and a sanitizer's allocator makes system calls then.
+  if (!is_sanitized) at_each_call({.with = engine::timing_wheel}, start_a_timer);
 }
 TEST_F(a_stuck_thread, that_starts_a_task_delays_no_other) {
   EXPECT_GE(at_each_call({}, start_a_task), 2) << "it takes a lock, and wakes a worker";

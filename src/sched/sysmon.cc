@@ -70,7 +70,9 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   const bool idle = idle_.any();
   const std::int64_t next = time_sleep_until().when;
   const bool none_polls = poll_.no_worker_sleeps();
-  look_by_ = next != 0 ? std::max(next + wake_poller_after, now + monitor::watchful_sleep) : 0;
+  // Not if it is never due: that is the end of time.
+  const bool comes = next != 0 && next < INT64_MAX - wake_poller_after;
+  look_by_ = comes ? std::max(next + wake_poller_after, now + monitor::watchful_sleep) : 0;
 
   const bool wanted =
       // Something is ready: a task that handed over has not suspended.
