@@ -54,8 +54,7 @@ std::error_code error(int code) { return {code, std::system_category()}; }
 [[noreturn]] void broken(const char* call) {
   log(log_level::fatal,
       "%s failed in the network poller with error %d (%s): a descriptor of the poller was closed "
-      "or "
-      "replaced by other code",
+      "or replaced by other code",
       call, errno, std::generic_category().message(errno).c_str());
   std::abort();
 }

@@ -118,11 +118,10 @@
 //   static void release(node&)                 drops one; with no lock, and never the last
 //   static void release_locked(hybrid_timers&, node&)   with a lock: may be the last
 //   static void wake_net_poller(hybrid_timers&, std::int64_t when)   with no lock
-//   static bool sleeps_past(hybrid_timers&, std::int64_t when)   optional:
-//   engine_host::sleeps_past() mutation                                   optional: see
-//   hybrid_mutant many_entries                               optional: from which number entries
-//   are made early static bool precise(node&)                 optional: whether it is a precise
-//   timer
+//   mutation                                   optional: see hybrid_mutant
+//   many_entries                               optional: from which number entries are made early
+//   static bool precise(node&)                 optional: whether it is a precise timer
+//   static bool sleeps_past(hybrid_timers&, std::int64_t when)   optional: engine_host's
 #pragma once
 
 #include <algorithm>
