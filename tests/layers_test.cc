@@ -56,8 +56,8 @@ layers read_table(std::istream& document, const std::string& tree) {
   return table;
 }
 
-/// The folder that a line includes from, or nothing: "queue" of `#include <queue/divisor.h>`, and of
-/// `#include "../queue/divisor.h"`.
+/// The folder that a line includes from, or nothing: "queue" of `#include <queue/divisor.h>`, and
+/// of `#include "../queue/divisor.h"`.
 std::string included_folder(const std::string& line, const layers& table) {
   if (!line.starts_with("#include ") || line.size() < 11) return "";
   std::string path = line.substr(10);

@@ -1,5 +1,5 @@
-// No timer system at all: a loop that sleeps until the next deadline with epoll_pwait2 and the least
-// timer slack. What the kernel gives, beside which the lateness of the others is seen.
+// No timer system at all: a loop that sleeps until the next deadline with epoll_pwait2 and the
+// least timer slack. What the kernel gives, beside which the lateness of the others is seen.
 
 #include <sys/epoll.h>
 #include <sys/prctl.h>

@@ -9,8 +9,8 @@
 
 namespace verge::bench {
 
-/// A loop without timers, which shows what the kernel gives: measured like a peer, but not counted as
-/// one.
+/// A loop without timers, which shows what the kernel gives: measured like a peer, but not counted
+/// as one.
 inline constexpr const char* reference_system = "bare_loop";
 
 struct system_info {
