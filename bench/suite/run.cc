@@ -114,9 +114,12 @@ class running {
     }
   }
 
+  /// Every other repetition goes backwards: a system leaves something behind for the next, memory
+  /// above all, which the host of a virtual machine may have to provide again.
   void repetition(const job& j, unsigned i) {
     const busy_cores busy(j.workload->keeps_busy);
-    for (participant& p : taking_part_) {
+    for (std::size_t k = 0; k < taking_part_.size(); ++k) {
+      participant& p = taking_part_[i % 2 == 0 ? k : taking_part_.size() - 1 - k];
       if (stop_) return;
       tell(j, p);
       measure(j, i, p);
