@@ -401,6 +401,7 @@ TEST_P(linked_system, answers_every_workload_with_its_metrics) {
     expect_figures(peer, ask(w, 300), {"ns_per_op", "longest_ns"});
   }
   expect_figures(peer, ask("fill", 20'000), {"ns_per_op"});
+  expect_figures(peer, ask("dense_10k", 10'000), {"ns_per_op"});
   expect_figures(peer, ask("two_threads", 300, 2), {"ops_per_s"});
   const bool ours = system_named(GetParam()).is_verge;
   expect_figures(peer, ask("lateness_idle", 0), {}, ours);
