@@ -78,30 +78,12 @@ void clockwork::start_slowly(timer_node& t, std::int64_t when, std::int64_t peri
     take_off_again(t);
 }
 
-bool clockwork::stop_slowly(timer_node& t) noexcept {
-  const bool was_waiting = engine_->stop(t);
-  if (was_waiting && counts_ != nullptr) counts_->stopped();
-  if (was_waiting) trace(trace_event::kind::stop, t);
-  return was_waiting;
-}
-
-left_with clockwork::stop_for_good_slowly(timer_node& t) noexcept {
-  bool was_waiting = false;
-  const left_with left = engine_->stop_for_good(t, was_waiting);
-  if (was_waiting && counts_ != nullptr) counts_->stopped();
-  // The node may be another thread's by now: nothing of it is read, and its start has the name.
-  trace_ring* const ring = was_waiting ? traced_.load(std::memory_order_acquire) : nullptr;
-  if (ring != nullptr) [[unlikely]]
-    ring->add_shared({.time = fast_clock::now(), .what = trace_event::kind::stop, .id = &t});
-  return left;
-}
-
 bool clockwork::reset_slowly(timer_node& t, std::int64_t when, std::int64_t period) {
   refuse_if_ended();
   const bool was_waiting = engine_->reset(t, when, period);
   // If it was not waiting it begins anew. It may have fired already; a trace sorts by time.
   trace(was_waiting ? trace_event::kind::reset : trace_event::kind::start, t, when);
-  if (counts_ != nullptr) counts_->reset(was_waiting);
+  if (counts_ != nullptr) was_waiting ? counts_->reset() : counts_->started();
   if (ended()) [[unlikely]]
     take_off_again(t);
   return was_waiting;

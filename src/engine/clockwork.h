@@ -218,8 +218,23 @@ class clockwork final : public node_store {
 
   ~clockwork() override = default;
   void start_slowly(timer_node& t, std::int64_t when, std::int64_t period);
-  bool stop_slowly(timer_node& t) noexcept;
-  left_with stop_for_good_slowly(timer_node& t) noexcept;
+  bool stop_slowly(timer_node& t) noexcept {
+    const bool was_waiting = engine_->stop(t);
+    if (was_waiting) note_stop(t);
+    return was_waiting;
+  }
+  left_with stop_for_good_slowly(timer_node& t) noexcept {
+    bool was_waiting = false;
+    const left_with left = engine_->stop_for_good(t, was_waiting);
+    if (was_waiting) note_stop(t);
+    return left;
+  }
+  /// The node may be another thread's by now: nothing of it is read, and its start has the name.
+  void note_stop(const timer_node& t) noexcept {
+    if (counts_ != nullptr) counts_->stopped();
+    if (trace_ring* const ring = traced_.load(std::memory_order_acquire)) [[unlikely]]
+      ring->add_shared({.time = fast_clock::now(), .what = trace_event::kind::stop, .id = &t});
+  }
   bool reset_slowly(timer_node& t, std::int64_t when, std::int64_t period);
   void trace(trace_event::kind what, const timer_node& t, std::int64_t when = 0) const noexcept {
     if (trace_ring* const ring = traced_.load(std::memory_order_acquire)) [[unlikely]]

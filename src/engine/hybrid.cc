@@ -1,17 +1,24 @@
 #include <engine/hybrid.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <mutex>
 #include <new>
 #include <string>
 #include <utility>
 
+#include <base/probes.h>
 #include <base/yield_or_sleep.h>
 #include <node/node_store.h>
 
 namespace verge::detail {
 
 namespace {
+
+// tools/bpftrace/lateness.bt reads them.
+static_assert(offsetof(timer_behaviour, written) == 40 &&
+              offsetof(timer_behaviour, labelled) == 48);
+static_assert(sizeof(timer_node) - payload_bytes + periodic_payload_bytes == 40);
 
 /// How many timers are taken out under one lock at most.
 constexpr std::size_t batch_size = 32;
@@ -80,9 +87,9 @@ bool hybrid::complete_reset(node& t, std::int64_t when, std::int64_t period,
   const bool was_armed = place_for_entry().finish_reset(so_far, t, when, period);
   if (was_armed) {
     // Threads without a slot may miss a count of one another's.
-    tally& mine = tallies_[std::min(take_thread_slot(), thread_slot_count)];
+    tally& mine = tallies_[std::min(thread_slot(), thread_slot_count)];
     mine.reset.store(mine.reset.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    mine.moved.fetch_add(1, std::memory_order_relaxed);
+    mine.moved.store(mine.moved.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     count_and_look(-tally::one_left);
   } else {
     count_armed();
@@ -90,8 +97,9 @@ bool hybrid::complete_reset(node& t, std::int64_t when, std::int64_t period,
   return was_armed;
 }
 
-void hybrid::fire(timer_node& t, std::int64_t now) noexcept {
+void hybrid::fire(timer_node& t, std::int64_t when, std::int64_t now) noexcept {
   const timer_behaviour& does = *t.does.load(std::memory_order_acquire);
+  VERGE_PROBE4(fire, &t, when, now, &does);
   if (does.take != nullptr) return does.take(t, now);
   does.fire(t, now);
   node_store::of(t).release(t);
@@ -125,7 +133,7 @@ timer_check hybrid::run_due(timers& ts, std::int64_t now) noexcept {
     steps += left;
     for (std::size_t i = 0; i < n; ++i) {
       host_.fires(*batch[i].timer, batch[i].when, now);
-      fire(*batch[i].timer, now);
+      fire(*batch[i].timer, batch[i].when, now);
     }
     ran += static_cast<unsigned>(n);
     if (n < most && left != 0) break;  // nothing more is due

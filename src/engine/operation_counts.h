@@ -25,12 +25,18 @@ struct timer_totals {
 };
 
 /// Counts them for engines that do not do so themselves: each thread on a line of its own, in its
-/// thread_slot; threads without a slot share the last line.
+/// thread_slot; threads that have no slot, or not yet, share the last line.
 class operation_counts {
  public:
-  void started() noexcept { add(&line::started); }
-  void stopped() noexcept { add(&line::stopped); }
-  void reset(bool was_pending) noexcept { add(was_pending ? &line::reset : &line::started); }
+  void started() noexcept {
+    add([](line & l) -> auto& { return l.started; });
+  }
+  void stopped() noexcept {
+    add([](line & l) -> auto& { return l.stopped; });
+  }
+  void reset() noexcept {
+    add([](line & l) -> auto& { return l.reset; });
+  }
 
   timer_totals sum() const noexcept {
     timer_totals all;
@@ -49,14 +55,16 @@ class operation_counts {
     std::atomic<std::uint64_t> reset{0};
   };
 
-  void add(std::atomic<std::uint64_t> line::*what) noexcept {
-    const std::uint32_t slot = take_thread_slot();
-    if (slot < thread_slot_count) [[likely]] {
-      auto& mine = lines_[slot].*what;
-      mine.store(mine.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    } else {
-      (lines_[thread_slot_count].*what).fetch_add(1, std::memory_order_relaxed);
+  template <class Which>
+  void add(Which which) noexcept {
+    const std::uint32_t slot = thread_slot();
+    if (slot >= thread_slot_count) [[unlikely]] {
+      // Its first operation, or a thread that gets no slot.
+      which(lines_[thread_slot_count]).fetch_add(1, std::memory_order_relaxed);
+      return;
     }
+    auto& mine = which(lines_[slot]);
+    mine.store(mine.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
   std::array<line, thread_slot_count + 1> lines_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <base/fence.h>
+#include <base/probes.h>
 #include <base/this_thread.h>
 #include <clock/true_clock.h>
 #include <sched/live_scheduler.h>
@@ -273,6 +274,7 @@ runnable* live_scheduler::steal(worker& w) noexcept {
       if (&from == &mine) continue;
       if (runnable* r = mine.queue.steal_half(from.queue, last)) {
         mine.tasks_stolen.add();
+        VERGE_PROBE2(steal, mine.id, victim);
         return r;
       }
     }
@@ -293,6 +295,7 @@ bool live_scheduler::steal_timers(processor& mine, unsigned victim) noexcept {
   if (looks_after_timers(victim)) return false;
   const timer_check c = check_timers(mine, victim);
   mine.timers_stolen.add(c.ran);
+  if (c.ran != 0) VERGE_PROBE2(steal, mine.id, victim);
   return c.ran != 0;
 }
 
@@ -365,6 +368,7 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   if (!stopping_.load(std::memory_order_acquire) && timeout != 0) {
     realtime_.raise(w.priority);
     w.priority.since.store(0, std::memory_order_relaxed);
+    VERGE_PROBE1(sleep, next.when);
     found = poller_.poll(timeout);
   }
   const std::int64_t now = cheap_now();

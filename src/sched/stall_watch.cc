@@ -6,6 +6,7 @@
 
 #include <base/code_name.h>
 #include <base/log.h>
+#include <base/probes.h>
 
 namespace verge {
 
@@ -58,6 +59,7 @@ void stall_watch::look_locked(worker& w, std::int64_t now) noexcept {
   longest_.store(std::max(longest(), lasted), std::memory_order_relaxed);
   if (std::exchange(seen.counted, true)) return;
   count_.add();
+  VERGE_PROBE2(stall, w.thread_id.load(std::memory_order_relaxed), lasted);
   if (!captures()) return;
   if (current_.thread != 0 || (last_report_ != 0 && now - last_report_ < between_reports)) {
     ++unreported_;

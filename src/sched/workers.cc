@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <base/fence.h>
+#include <base/probes.h>
 #include <base/runtime_thread.h>
 #include <base/this_thread.h>
 #include <clock/fast_clock.h>
@@ -105,6 +106,7 @@ bool live_scheduler::park(worker& w) noexcept {
     if (stopping_.load(std::memory_order_relaxed)) return false;
     idle_.park_locked(w);
   }
+  VERGE_PROBE1(sleep, 0);
   w.parked.wait();
   w.held = w.given;
   if (w.held == nullptr) return false;
@@ -115,6 +117,7 @@ bool live_scheduler::park(worker& w) noexcept {
 
 /// What a worker does after a sleep, for reports.
 void live_scheduler::woke(worker& w, std::int64_t now) noexcept {
+  VERGE_PROBE1(wake, now);
   coarse_now.store(now, std::memory_order_relaxed);
   if (w.listens || !stalls_.captures()) return;
   w.listens = true;
