@@ -144,6 +144,7 @@ TEST(inspector, groups_tasks_by_what_they_are_and_wait_for) {
     return s["tasks"].array.size() == 1 && s["tasks"].array[0]["waits_for"].text == "sleep";
   }));
   EXPECT_EQ(stats(page)["tasks"].array[0]["count"].number, 20);
+  EXPECT_THAT(stats(page)["tasks"].array[0]["name"].text, HasSubstr("waits_for_long"));
   EXPECT_EQ(stats(page)["totals"]["tasks_live"].number, 20);
   for (auto& t : tasks) t.cancel();
 }

@@ -51,7 +51,7 @@ class reports {
 };
 
 template <class Condition>
-void spin_until(Condition&& done) {
+[[gnu::noinline]] void spin_until(Condition&& done) {
   while (!done()) {
   }
 }
@@ -80,7 +80,8 @@ TEST(stall, a_callback_that_spins_is_reported_while_it_lasts_and_once) {
     EXPECT_FALSE(s.is_task);
     EXPECT_THAT(s.what, testing::HasSubstr("a_callback_that_spins_is_reported"));
     EXPECT_GE(s.backtrace.size(), 3);
-    EXPECT_THAT(verge::to_string(s), testing::HasSubstr(" < "));
+    // Also functions that only the file's own table of symbols knows.
+    EXPECT_THAT(verge::to_string(s), testing::HasSubstr("spin_until<"));
   }
   EXPECT_EQ(rt.stats().stalls, 1);
   EXPECT_GE(rt.stats().longest_stall, 100ms);

@@ -40,8 +40,8 @@ struct stall {
 };
 
 /// A stall in one line: what it is, how long it has lasted, on which thread, and the functions of
-/// its backtrace. Functions of a program have names if it is linked with -rdynamic (ENABLE_EXPORTS
-/// in CMake); else they are "program+0x1234", for addr2line.
+/// its backtrace. A function has a name if it is exported, or if the file that it is in was not
+/// stripped; else it is "program+0x1234", for addr2line.
 std::string to_string(const stall& s);
 
 /// Passes it to the log handler (verge/log.h) as a warning: for runtime_options::on_stall.

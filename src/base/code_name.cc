@@ -2,11 +2,16 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <sys/auxv.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <mutex>
+
+#include <base/elf_symbols.h>
 
 namespace verge::detail {
 
@@ -42,9 +47,23 @@ std::string_view type_in(const char* written) noexcept {
   return text.substr(begin + before.size(), text.size() - begin - before.size() - 1);
 }
 
-std::string name_of_code(const void* address) {
+namespace {
+
+std::string find_name(const void* address) {
   Dl_info info{};
   if (::dladdr(address, &info) == 0) return hexadecimal(reinterpret_cast<std::uintptr_t>(address));
+  if (info.dli_sname == nullptr) {
+    // The program's own name may be relative to where it was started.
+    Dl_info own{};
+    const bool is_program =
+        ::dladdr(reinterpret_cast<const void*>(::getauxval(AT_ENTRY)), &own) != 0 &&
+        own.dli_fbase == info.dli_fbase;
+    if (const auto found = find_elf_symbol(is_program ? "/proc/self/exe" : info.dli_fname,
+                                           reinterpret_cast<std::uintptr_t>(address),
+                                           reinterpret_cast<std::uintptr_t>(info.dli_fbase))) {
+      return demangled(found->name.c_str()) + '+' + hexadecimal(found->offset);
+    }
+  }
   const bool named = info.dli_sname != nullptr;
   std::string name = named ? demangled(info.dli_sname) : std::string(last_part(info.dli_fname));
   name += '+';
@@ -53,13 +72,48 @@ std::string name_of_code(const void* address) {
   return name;
 }
 
+/// Names that were found: to look one up reads a file.
+struct known_names {
+  std::mutex lock;
+  std::map<const void*, std::string> names;
+  static constexpr std::size_t most = 10'000;
+
+  /// Never destroyed: threads may outlive static objects.
+  static known_names& get() {
+    static known_names& all = *std::make_unique<known_names>().release();
+    return all;
+  }
+};
+
+}  // namespace
+
+std::string name_of_code(const void* address) {
+  known_names& known = known_names::get();
+  {
+    std::lock_guard held(known.lock);
+    const auto found = known.names.find(address);
+    if (found != known.names.end()) return found->second;
+  }
+  std::string name = find_name(address);
+  std::lock_guard held(known.lock);
+  // A library may have been unloaded, and another be there: what is old is dropped now and then.
+  if (known.names.size() >= known_names::most) known.names.clear();
+  known.names.emplace(address, name);
+  return name;
+}
+
 std::string function_at(const void* address) {
   std::string name = name_of_code(address);
-  if (const auto plus = name.rfind("+0x0"); plus != std::string::npos && plus + 4 == name.size()) {
-    name.erase(plus);
+  constexpr std::string_view none = "+0x0";
+  if (name.ends_with(none)) name.erase(name.size() - none.size());
+  // Parameters are long, and those of a coroutine's body say nothing. A name may begin with
+  // "(anonymous namespace)::".
+  constexpr std::string_view unnamed = "(anonymous namespace)::";
+  std::size_t from = 0;
+  while (name.compare(from, unnamed.size(), unnamed) == 0) from += unnamed.size();
+  if (const auto open = name.find('(', from); open != std::string::npos && open != from) {
+    name.erase(open);
   }
-  // The parameters of a coroutine's body say nothing, and are long.
-  if (const auto open = name.find('('); open != std::string::npos && open != 0) name.erase(open);
   return name;
 }
 
