@@ -57,7 +57,8 @@ struct alignas(128) processor {
   /// How often its worker has looked for something to run. It tells the monitor which are stuck.
   std::atomic<std::uint32_t> tick{0};
 
-  /// Its holder fires timers. Written by the holder.
+  /// Its holder fires timers now; no worker is woken for what they make ready until all have fired.
+  /// Written by the holder.
   std::atomic<bool> firing{false};
 
   run_queue queue;
@@ -128,8 +129,6 @@ struct worker {
   std::uint32_t watched_at{0};
   /// When it last looked for something to steal, it left these timers to their processor's holder.
   bool leaves_timers{false};
-  /// It fires timers now; no worker is woken for what they make ready until all have fired.
-  bool firing{false};
   processor* before_blocking{nullptr};
   /// The last task that ran while no thread polled was slow.
   bool ran_long{false};

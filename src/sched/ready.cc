@@ -22,7 +22,7 @@ void live_scheduler::ready(runnable& r) noexcept {
   if (this_thread.polls_for == this) return this_thread.found->push_back(r);
   if (worker* w = worker_with_processor()) {
     push_local(*w->held, r);
-    if (!w->firing) wake_processor();
+    if (!w->held->firing.load(std::memory_order_relaxed)) wake_processor();
     return;
   }
   if (lost()) return;  // no thread will run it, and the lock may be held forever
@@ -47,7 +47,7 @@ void live_scheduler::ready_next(runnable& r) noexcept {
   if (this_thread.polls_for == this) return this_thread.found->push_back(r);
   worker* w = worker_with_processor();
   // What a timer makes ready keeps its place behind what an earlier timer did.
-  if (w == nullptr || w->firing) return ready(r);
+  if (w == nullptr || w->held->firing.load(std::memory_order_relaxed)) return ready(r);
   runnable* before = w->held->queue.push_next(r);
   if (before == nullptr) return;
   push_local(*w->held, *before);

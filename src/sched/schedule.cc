@@ -343,10 +343,10 @@ runnable* live_scheduler::poll_without_blocking(worker& w) noexcept {
 bool live_scheduler::forget_stopped_timers() noexcept {
   const first_timer next = time_sleep_until();
   if (next.when == 0 || next.when - cheap_now() <= long_sleep) return false;
-  worker& w = *this_thread.as_worker;
-  w.firing = true;
+  processor& held = *this_thread.as_worker->held;
+  held.firing.store(true, std::memory_order_relaxed);
   const bool any = engine_->tidy_before_sleep(all_.made());
-  w.firing = false;
+  held.firing.store(false, std::memory_order_relaxed);
   return any;
 }
 
@@ -399,14 +399,11 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
 /// Fires the timers of processor p that are due, on behalf of `holder`. What they make ready is put
 /// on the holder's queue; the holder runs the first itself, and wakes another worker for more.
 timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept {
-  worker& w = *this_thread.as_worker;
-  w.firing = true;
   holder.firing.store(true, std::memory_order_relaxed);
   // A spare processor has no timers. One object and one return: it is made where the caller wants
   // it, as to copy what was just written in pieces stalls the processor in every turn of a task.
   timer_check c = p < max_processors ? engine_->check_timers(p, 0, p == holder.id)
                                      : timer_check{.now = 0, .next = 0, .ran = 0};
-  w.firing = false;
   holder.firing.store(false, std::memory_order_relaxed);
   if (c.ran != 0 && holder.queue.size() > 1 && !helped_soon(holder, c)) wake_processor();
   return c;

@@ -197,7 +197,7 @@ void live_scheduler::regain(worker& w, processor* last) noexcept {
 void live_scheduler::enter_blocking() noexcept {
   worker* w = worker_with_processor();
   // A worker that fires timers keeps its processor: the scan of the timers needs it afterwards.
-  if (w == nullptr || w->firing) return;
+  if (w == nullptr || w->held->firing.load(std::memory_order_relaxed)) return;
   w->before_blocking = w->held;
   w->end_turn();
   if (w->ran.time != 0) [[unlikely]]
