@@ -247,7 +247,7 @@ void channel_unused(chan_base& c) noexcept {
   of.release(*t);
 }
 
-constexpr timer_operations operations{
+constexpr timer_operations channel_operations{
     .stop = &stop_channel, .reset = &reset_channel, .end = &end_channel, .detach = &detach_channel};
 
 constexpr timer_behaviour behaviour_of(void (*fire)(timer_node&, std::int64_t) noexcept,
@@ -255,7 +255,7 @@ constexpr timer_behaviour behaviour_of(void (*fire)(timer_node&, std::int64_t) n
   return {.fire = fire,
           .invoke = invoke,
           .destroy = &destroy_channel,
-          .operations = &operations,
+          .operations = &channel_operations,
           .written = what};
 }
 constexpr const char* a_ticker = "ticker with a channel";

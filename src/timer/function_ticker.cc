@@ -172,7 +172,7 @@ void destroy(timer_node& t) noexcept {
   delete &r;
 }
 
-constexpr timer_operations operations{
+constexpr timer_operations ticker_operations{
     .stop = &stop, .reset = &reset, .end = &end, .detach = &detach_function};
 const char* name_of_function(const timer_node& t) noexcept {
   return (*reinterpret_cast<const function_ticker* const*>(t.payload))->function.written;
@@ -181,7 +181,7 @@ const char* name_of_function(const timer_node& t) noexcept {
 constexpr timer_behaviour behaviour{.fire = &fire,
                                     .invoke = &invoke,
                                     .destroy = &destroy,
-                                    .operations = &operations,
+                                    .operations = &ticker_operations,
                                     .written = "ticker with a function",
                                     .name = &name_of_function};
 
