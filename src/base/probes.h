@@ -4,7 +4,7 @@
 /// library was built (Debian's systemtap-sdt-dev). Each is a nop, and a note in the file that says
 /// where it is and where its arguments are; nothing is computed for one. tools/bpftrace/ has scripts.
 ///
-///   verge:start   timer, delay in ns                 started by after_func
+///   verge:start   timer                              by after_func
 ///   verge:stop    timer                              by stop()
 ///   verge:reset   timer, delay in ns                 by reset()
 ///   verge:fire    timer, when it was due, now, what it does (detail::timer_behaviour)
