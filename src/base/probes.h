@@ -2,7 +2,8 @@
 
 /// Static probes (USDT), for bpftrace, perf and SystemTap, if <sys/sdt.h> was there when the
 /// library was built (Debian's systemtap-sdt-dev). Each is a nop, and a note in the file that says
-/// where it is and where its arguments are; nothing is computed for one. tools/bpftrace/ has scripts.
+/// where it is and where its arguments are; nothing is computed for one. tools/bpftrace/ has a
+/// script.
 ///
 ///   verge:start   timer                              by after_func
 ///   verge:stop    timer                              by stop()
