@@ -338,6 +338,9 @@ class explorer {
       if (path_.size() > most_steps) fail("no end", "more steps than any schedule should have");
     }
     const std::size_t next = d->order[d->chosen];
+    if (next >= program_->threads() || threads_[next].done || !threads_[next].pending.over()) {
+      fail("repetition", "the program does not do the same when it is run again");
+    }
     fall_asleep(*d, next);
     preemptions_ = d->preemptions + (d->could_stay && d->chosen != 0 ? 1 : 0);
     ++step_;

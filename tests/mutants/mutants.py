@@ -216,7 +216,7 @@ def generate(excluded):
     mutated = set(sources())
     for path in filter(None, listed):
         top = path.split("/")[0]
-        if top in ("docs", "clients", "examples", "abi", "bindings", "tools", "server", "packaging"):
+        if top in ("docs", "clients", "examples", "abi", "bindings", "tools", "packaging"):
             continue
         if not (ROOT / path).is_file():
             continue

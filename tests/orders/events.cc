@@ -2,6 +2,7 @@
 
 #include <orders/scene.h>
 
+#include <base/futex.h>
 #include <timer/call_count.h>
 #include <verge/detail/scheduling.h>
 #include <verge/detail/waiter.h>
@@ -153,18 +154,16 @@ class calls_of_a_timer : public scene {
         ++*payload_;
       }
       const auto ended = calls(word_).end();
-      if (ended.wake) woken_.fire(1);
+      if (ended.wake) woken_.leave();
       more = ended.queue;
       drop();
     }
   }
   /// As end_callbacks() and the destructor of a handle.
   void end() {
-    if (calls(word_).close() && calls(word_).ask()) {
-      thread_waiter w;
-      if (woken_.subscribe(w)) w.wait("the end of the call");
-      woken_.wait_until_fired();
-      require(!calls(word_).runs(), "the call has ended");
+    for (bool runs = calls(word_).close(); runs; runs = calls(word_).runs()) {
+      if (!calls(word_).ask()) break;
+      woken_.wait();
     }
     ++*payload_;
     payload_.reset();
@@ -175,7 +174,7 @@ class calls_of_a_timer : public scene {
   std::atomic<std::uint32_t> word_{0};
   std::atomic<int> references_{1};
   std::unique_ptr<int> payload_ = std::make_unique<int>(0);
-  one_shot woken_;
+  detail::note woken_;
 };
 
 }  // namespace

@@ -90,26 +90,22 @@ class visit_and_end : public scene {
   int used_ = 0;
 };
 
-/// Nodes are found by their number while the pool grows.
+/// Any number may be looked for, while the pool grows: it is found as what it is, or not at all.
 class found_by_number : public slab_scene {
  public:
   [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
-      node* const mine = nodes_.try_allocate();
-      mine->field.store(5, std::memory_order_release);
-      published_.store(true, std::memory_order_relaxed);
+      mine_ = nodes_.try_allocate();
     } else {
-      published_.load(std::memory_order_relaxed);
-      if (node* const other = nodes_.find({.index = 0, .version = 1})) {
-        const std::uint64_t read = other->field.load(std::memory_order_acquire);
-        require(read == 0 || read == 5, "its first life");
-      }
+      found_ = nodes_.find({.index = 0, .version = 1});
     }
   }
+  void finish() override { require(found_ == nullptr || found_ == mine_, "the only node"); }
 
  private:
-  std::atomic<bool> published_{false};
+  node* mine_ = nullptr;
+  node* found_ = nullptr;
 };
 
 }  // namespace

@@ -22,6 +22,8 @@
 #include <ctime>
 #include <new>
 
+#include <verge/detail/random.h>
+
 namespace verge::orders {
 
 fiber_locals::fiber_locals() {
@@ -166,6 +168,13 @@ int pthread_mutex_unlock(pthread_mutex_t* m) noexcept {
 
 }  // extern "C"
 // NOLINTEND
+
+// A select looks at its cases in an order drawn at random: the explorer tries several.
+std::uint64_t verge::detail::random_bits() noexcept {
+  std::uint64_t seed = 0;
+  traced([&] { seed = memory().choose_one_of(3); });
+  return seed;
+}
 
 // What a schedule frees is kept until its end.
 void operator delete(void* p) noexcept {

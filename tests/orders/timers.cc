@@ -22,7 +22,10 @@ thread_local unsigned this_processor = 0;
 
 class [[gnu::visibility("hidden")]] host final : public bench::bare_host {
  public:
-  host() : bare_host(verge::engine::hybrid) { engine().grow(2); }
+  host() : bare_host(verge::engine::hybrid) {
+    this_processor = 0;
+    engine().grow(2);
+  }
   ~host() { end(); }
   std::int64_t now() noexcept override { return start_of_time; }
   std::int64_t cheap_now() noexcept override { return start_of_time; }

@@ -304,6 +304,10 @@ void traced_memory::mutex_unlock(const void* mutex) {
 
 bool traced_memory::futex_wait(const void* word, std::uint32_t expected, bool limited) {
   point(word, true);
+  spins_[e().current()] = {};
+  // The kernel reads the newest store, and the thread no older one after that.
+  test::weak_location& place = location_at(word, 4, nullptr);
+  place.see(place.newest());
   if (value_at(word, 4) != expected) return false;
   if (limited && e().choose_one_of(2) == 1) return true;
   sleeper& s = sleepers_[e().current()];
