@@ -102,7 +102,45 @@ class end_of_an_event : public scene {
   int text_ = 0;
 };
 
-/// Two that fire, and one that fires in silence: the waiter is woken once, or not at all.
+/// A thread that only looks.
+class looked_at : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 1) {
+      text_ = 1;
+      event_.fire(1);
+      return;
+    }
+    if (event_.fired()) require(text_ == 1, "what was written before the event");
+  }
+
+ private:
+  one_shot event_;
+  int text_ = 0;
+};
+
+/// An event that has to wait for its end only: nothing else orders it.
+class waited_out : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 1) {
+      text_ = 1;
+      event_->fire(1);
+    } else {
+      event_->wait_until_fired();
+      require(text_ == 1, "what was written before the event");
+      event_.reset();
+    }
+  }
+
+ private:
+  std::unique_ptr<one_shot> event_ = std::make_unique<one_shot>();
+  int text_ = 0;
+};
+
+/// Two that fire: the waiter is woken once.
 class fired_twice : public scene {
  public:
   [[nodiscard]] std::size_t threads() const override { return 3; }
@@ -185,6 +223,8 @@ std::vector<scene_kind> event_scenes() {
       kind<wait_for_events<2>>("one_shot, two events", 2, 1),
       kind<event_and_withdrawal>("one_shot, withdrawal", 3),
       kind<end_of_an_event>("one_shot, destroyed", 3),
+      kind<looked_at>("one_shot, looked at"),
+      kind<waited_out>("one_shot, waited out"),
       kind<fired_twice>("one_shot, fired twice", 2, 1),
       kind<calls_of_a_timer>("call_count, two firings and an end", 2, 1),
   };

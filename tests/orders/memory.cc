@@ -21,7 +21,7 @@ struct node {
 class slab_scene : public scene {
  protected:
   /// Without a number a thread has no cache: every node goes through the depot.
-  static void have_no_cache() { detail::this_thread_slot = detail::no_thread_slot - 1; }
+  static void have_no_cache() { detail::this_thread_slot = detail::no_thread_slot; }
 
   detail::slab<node> nodes_;
 };
@@ -32,6 +32,7 @@ class through_the_depot : public slab_scene {
   through_the_depot() { nodes_.free(nodes_.allocate()); }
   [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t /*i*/) override {
+    have_no_cache();
     for (int n = 0; n < 2; ++n) {
       node* const mine = nodes_.try_allocate();
       require(mine != nullptr, "there is memory");
@@ -61,6 +62,28 @@ class stale_reference : public slab_scene {
     } else {
       const std::uint64_t read = ref_.node->field.load(std::memory_order_acquire);
       if (nodes_.is_valid(ref_)) require(read == 1, "a valid reference reads its own life");
+    }
+  }
+
+ private:
+  node* first_;
+  detail::slab_ref<node> ref_;
+};
+
+/// A thread that sees that a life has ended sees all of it.
+class end_of_a_life : public slab_scene {
+ public:
+  end_of_a_life() {
+    first_ = nodes_.allocate();
+    ref_ = nodes_.ref(first_);
+  }
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 0) {
+      first_->owners = 3;
+      nodes_.free(first_);
+    } else if (!nodes_.is_valid(ref_)) {
+      require(first_->owners == 3, "the last that its owner wrote");
     }
   }
 
@@ -114,6 +137,7 @@ std::vector<scene_kind> memory_scenes() {
   return {
       kind<through_the_depot>("slab, through the depot", 2, 1),
       kind<stale_reference>("slab, a stale reference", 3),
+      kind<end_of_a_life>("slab, the end of a life"),
       kind<visit_and_end>("slab, visit and end", 3),
       kind<found_by_number>("slab, found by its number", 3),
   };

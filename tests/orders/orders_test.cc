@@ -21,13 +21,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <latch>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 namespace verge::orders {
@@ -43,37 +41,6 @@ void require(bool holds, const char* what) {
 namespace {
 
 using part = traced_memory::part;
-
-/// A number among the threads for each fiber (memory/thread_slot.h): those of threads that do
-/// nothing else.
-class slots {
- public:
-  static std::uint32_t of(std::size_t fiber) {
-    static slots all;
-    return all.numbers_[fiber];
-  }
-
- private:
-  slots() {
-    for (std::uint32_t& n : numbers_) {
-      threads_.emplace_back([&] {
-        n = detail::take_thread_slot();
-        taken_.count_down();
-        over_.wait();
-      });
-    }
-    taken_.wait();
-  }
-  ~slots() {
-    over_.count_down();
-    for (std::thread& t : threads_) t.join();
-  }
-
-  std::array<std::uint32_t, test::explorer::most_threads> numbers_{};
-  std::latch taken_{test::explorer::most_threads};
-  std::latch over_{1};
-  std::vector<std::thread> threads_;
-};
 
 /// A scene as the explorer's program.
 class scene_program final : public test::program {
@@ -91,7 +58,9 @@ class scene_program final : public test::program {
   void prepare() override {
     tracing::on = false;
     scene_ = kind_.make();
-    fiber_locals::now().begin([](std::size_t i) { detail::this_thread_slot = slots::of(i); });
+    fiber_locals::now().begin([](std::size_t i) { 
+      detail::this_thread_slot = static_cast<std::uint32_t>(i);
+    });
     traced_memory::now()->begin(kind_.stale_reads);
     begin_system();
     tracing::on = true;

@@ -22,6 +22,7 @@
 #include <ctime>
 #include <new>
 
+#include <memory/thread_slot.h>
 #include <verge/detail/random.h>
 
 namespace verge::orders {
@@ -168,6 +169,11 @@ int pthread_mutex_unlock(pthread_mutex_t* m) noexcept {
 
 }  // extern "C"
 // NOLINTEND
+
+// Each of a scene's threads has a number (memory/thread_slot.h); a scene may take it away.
+constinit thread_local std::uint32_t verge::detail::this_thread_slot = no_thread_slot;
+std::uint32_t verge::detail::take_thread_slot() noexcept { return this_thread_slot; }
+std::uint32_t verge::detail::thread_slots_used() noexcept { return test::explorer::most_threads; }
 
 // A select looks at its cases in an order drawn at random: the explorer tries several.
 std::uint64_t verge::detail::random_bits() noexcept {

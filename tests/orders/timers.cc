@@ -171,6 +171,191 @@ class start_and_check : public timer_scene {
   timer_node* timer_ = nullptr;
 };
 
+/// Reset to an earlier time from another processor, where it gets a new entry, while the old one
+/// comes up: it fires once.
+class earlier_elsewhere : public timer_scene {
+ public:
+  earlier_elsewhere() : timer_(start(second)) {}
+  void run(std::size_t i) override {
+    if (i == 0) {
+      this_processor = 1;
+      waited_ = detail::reset_timer_after(timer_, second / 2);
+    } else {
+      check(0, 2 * second);
+    }
+  }
+  void finish() override {
+    check(1, 3 * second);
+    check(0, 3 * second);
+    require(fired_ == (waited_ ? 1 : 2), "it fires once for each time that it was armed");
+    detail::destroy_timer(*timer_);
+  }
+
+ private:
+  timer_node* timer_;
+  bool waited_ = false;
+};
+
+/// Destroyed, and its node used again for a timer of another processor, while the entry of its
+/// first life comes up: that entry fires nothing.
+class second_life : public timer_scene {
+ public:
+  second_life() : timer_(start(second)) {}
+  void run(std::size_t i) override {
+    if (i == 0) {
+      this_processor = 1;
+      detail::destroy_timer(*timer_);
+      before_ = fired_;
+      timer_ = start(second / 2);
+    } else {
+      check(0, 2 * second);
+    }
+  }
+  void finish() override {
+    require(fired_ == before_, "the new timer was not looked at");
+    check(1, 3 * second);
+    check(0, 3 * second);
+    require(fired_ == before_ + 1, "it fires once");
+    detail::destroy_timer(*timer_);
+  }
+
+ private:
+  timer_node* timer_;
+  int before_ = 0;
+};
+
+/// The same with a later time, for which the entry of the first life is used again.
+class second_life_later : public timer_scene {
+ public:
+  second_life_later() : timer_(start(second)) {}
+  void run(std::size_t i) override {
+    if (i == 0) {
+      this_processor = 1;
+      detail::destroy_timer(*timer_);
+      before_ = fired_;
+      timer_ = start(10 * second);
+    } else {
+      check(0, 2 * second);
+    }
+  }
+  void finish() override {
+    require(fired_ == before_, "the new timer was not due");
+    check(1, 11 * second);
+    check(0, 11 * second);
+    require(fired_ == before_ + 1, "it fires once");
+    detail::destroy_timer(*timer_);
+  }
+
+ private:
+  timer_node* timer_;
+  int before_ = 0;
+};
+
+/// Put off, then earlier again, while its entry is moved.
+class moved_and_reset : public timer_scene {
+ public:
+  moved_and_reset() : timer_(start(second)) { detail::reset_timer_after(timer_, 100 * second); }
+  void run(std::size_t i) override {
+    if (i == 0) {
+      this_processor = 1;
+      detail::reset_timer_after(timer_, 5 * second);
+    } else {
+      check(0, 2 * second);  // the entry comes up, and goes to where its timer is
+    }
+  }
+  void finish() override {
+    require(fired_ == 0, "it is not due");
+    check(0, 6 * second);
+    check(1, 6 * second);
+    require(fired_ == 1, "it fires at its new time, and not at that of the moved entry");
+    detail::destroy_timer(*timer_);
+  }
+
+ private:
+  timer_node* timer_;
+};
+
+/// A ticker is stopped while it fires; it is armed again by the firing.
+class ticker_and_stop : public timer_scene {
+ public:
+  ticker_and_stop() {
+    timer_ = &detail::make_func_timer<detail::periodic_payload_bytes>(host_.timers(), tick{this});
+    host_.timers().start(*timer_, host_.timers().deadline(second), second);
+  }
+  void run(std::size_t i) override {
+    if (i == 0) {
+      detail::stop_timer(timer_);
+      at_stop_ = 1;
+    } else {
+      check(0, 2 * second);
+    }
+  }
+  void finish() override {
+    const int before = fired_;
+    check(0, 10 * second);
+    require(fired_ == before, "no tick after the stop");
+    detail::destroy_timer(*timer_);
+  }
+
+ private:
+  struct tick {
+    ticker_and_stop* of;
+    void operator()() const { ++of->fired_; }
+  };
+  timer_node* timer_ = nullptr;
+  int at_stop_ = 0;
+};
+
+/// The function starts its own timer again, and the handle ends meanwhile.
+class again_and_end : public timer_scene {
+ public:
+  again_and_end() {
+    timer_ = detail::start_func_timer(host_.timers(), second, again{this}, 0);
+  }
+  void run(std::size_t i) override {
+    if (i == 0) {
+      detail::destroy_timer(*timer_);
+      at_end_ = fired_;
+    } else {
+      check(0, 2 * second);
+    }
+  }
+  void finish() override {
+    check(0, 100 * second);
+    require(fired_ == at_end_, "no call after the end of the handle");
+  }
+
+ private:
+  /// Trivial, so that its end has nothing to destroy.
+  struct again {
+    again_and_end* of;
+    void operator()() const {
+      detail::reset_timer_after(of->timer_, 10 * second);
+      ++of->fired_;
+    }
+  };
+  timer_node* timer_ = nullptr;
+  int at_end_ = 0;
+};
+
+/// A processor is added while others look at all of them.
+class growing : public timer_scene {
+ public:
+  growing() : timer_(start(100 * second)) { detail::stop_timer(timer_); }
+  void run(std::size_t i) override {
+    if (i == 0) {
+      host_.engine().grow(3);
+    } else {
+      host_.engine().tidy_before_sleep(2);
+      host_.engine().bytes();
+    }
+  }
+  void finish() override { detail::destroy_timer(*timer_); }
+
+ private:
+  timer_node* timer_;
+};
+
 }  // namespace
 
 std::vector<scene_kind> timer_scenes() {
@@ -180,6 +365,13 @@ std::vector<scene_kind> timer_scenes() {
       kind<end_or_fire>("hybrid, end or fire", 2, 1),
       kind<put_off_or_fire>("hybrid, put off or fire", 2, 1),
       kind<start_and_check>("hybrid, start and check", 2, 1),
+      kind<earlier_elsewhere>("hybrid, earlier elsewhere", 2, 1),
+      kind<second_life>("hybrid, a second life", 2, 1),
+      kind<second_life_later>("hybrid, a second life later", 2, 1),
+      kind<moved_and_reset>("hybrid, moved and reset", 2, 1),
+      kind<ticker_and_stop>("hybrid, ticker and stop", 2, 1),
+      kind<again_and_end>("hybrid, again and end", 2, 1),
+      kind<growing>("hybrid, growing", 2, 1),
   };
 }
 
