@@ -102,6 +102,30 @@ class end_of_an_event : public scene {
   int text_ = 0;
 };
 
+/// A waiter is withdrawn, and another one begins to wait where it was, while the event fires: it is
+/// woken as what it is now.
+class same_address : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 1) {
+      event_.fire(1);
+      return;
+    }
+    alignas(thread_waiter) unsigned char place[sizeof(thread_waiter)];
+    for (int n = 0; n < 2; ++n) {
+      auto* const w = new (place) thread_waiter;
+      const bool waits = event_.subscribe(*w);
+      if (waits && (n == 1 || !w->claim(waiter::by_owner))) w->wait("the event");
+      event_.unsubscribe(*w);
+      w->~thread_waiter();
+    }
+  }
+
+ private:
+  one_shot event_;
+};
+
 /// A thread that only looks.
 class looked_at : public scene {
  public:
@@ -223,6 +247,7 @@ std::vector<scene_kind> event_scenes() {
       kind<wait_for_events<2>>("one_shot, two events", 2, 1),
       kind<event_and_withdrawal>("one_shot, withdrawal", 3),
       kind<end_of_an_event>("one_shot, destroyed", 3),
+      kind<same_address>("one_shot, the same address again", 3),
       kind<looked_at>("one_shot, looked at"),
       kind<waited_out>("one_shot, waited out"),
       kind<fired_twice>("one_shot, fired twice", 2, 1),

@@ -71,6 +71,7 @@ class stale_reference : public slab_scene {
 };
 
 /// A thread that sees that a life has ended sees all of it.
+template <bool Cache>
 class end_of_a_life : public slab_scene {
  public:
   end_of_a_life() {
@@ -79,6 +80,7 @@ class end_of_a_life : public slab_scene {
   }
   [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
+    if (!Cache) have_no_cache();
     if (i == 0) {
       first_->owners = 3;
       nodes_.free(first_);
@@ -137,7 +139,8 @@ std::vector<scene_kind> memory_scenes() {
   return {
       kind<through_the_depot>("slab, through the depot", 2, 1),
       kind<stale_reference>("slab, a stale reference", 3),
-      kind<end_of_a_life>("slab, the end of a life"),
+      kind<end_of_a_life<true>>("slab, the end of a life"),
+      kind<end_of_a_life<false>>("slab, the end of a life, no cache"),
       kind<visit_and_end>("slab, visit and end", 3),
       kind<found_by_number>("slab, found by its number", 3),
   };

@@ -16,6 +16,7 @@
 #include <memory/thread_slot.h>
 
 #include <dlfcn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -245,6 +246,28 @@ std::map<std::string, std::string> verdicts() {
   return all;
 }
 
+/// Which check fails in that scene, if one does. In another process: what a failed schedule leaves
+/// behind, a lock that is held, say, must not be seen by the next.
+std::string failure_of(const scene_kind& k) {
+  int ends[2];
+  if (::pipe(ends) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    scene_program p(k);
+    const test::outcome all = p.explore();
+    const std::string text = all.failed ? all.failed->check : "";
+    if (::write(ends[1], text.data(), text.size()) < 0) ::_exit(2);
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string text(100, ' ');
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(ends[0], text.data(), 100))));
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status == 0 ? text : "it crashes";
+}
+
 TEST(orders, are_each_needed_as_a_scene_fails_if_one_is_weakened) {
   if (std::getenv("VERGE_ORDERS") == nullptr) {
     GTEST_SKIP() << "takes minutes; VERGE_ORDERS=weaken, as ./dev check orders does";
@@ -295,10 +318,9 @@ TEST(orders, are_each_needed_as_a_scene_fails_if_one_is_weakened) {
     memory.weakened_part = what.second;
     std::string by;
     for (const std::size_t i : one.scenes) {
-      scene_program p(scenes[i]);
-      const test::outcome all = p.explore();
-      if (!all.failed) continue;
-      by = std::string(scenes[i].name) + " (" + all.failed->check + ")";
+      const std::string check = failure_of(scenes[i]);
+      if (check.empty()) continue;
+      by = std::string(scenes[i].name) + " (" + check + ")";
       break;
     }
     memory.weakened_part = part::none;

@@ -148,6 +148,22 @@ class never_empty : public run_queue_scene {
   }
 };
 
+/// The same if what came next is taken before what was moved.
+class moved_into_the_ring : public run_queue_scene {
+ public:
+  moved_into_the_ring() { queue_.push_next(make()); }
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 0) {
+      runnable* before = queue_.push_next(make());
+      queue_.push(*before);
+      took(queue_.take_next());
+    } else {
+      require(!queue_.empty(), "something is queued all the time");
+    }
+  }
+};
+
 /// A thread queues something and looks whether a worker spins; the worker stops spinning and looks
 /// whether something is queued (sched/live_scheduler.h).
 class last_look : public run_queue_scene {
@@ -214,6 +230,7 @@ std::vector<scene_kind> queue_scenes() {
       kind<next_in_turn>("run_queue, what runs next", 3),
       kind<second_hand>("run_queue, second hand", 3),
       kind<never_empty>("run_queue, never empty"),
+      kind<moved_into_the_ring>("run_queue, moved into the ring"),
       kind<last_look>("idle_set, the last look"),
       kind<poll_and_break<1>>("poller, one breaks"),
       kind<poll_and_break<2>>("poller, two break", 2, 1),
