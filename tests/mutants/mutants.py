@@ -25,7 +25,7 @@ does a fault that no test comes by.
 faults in them, none of which may survive.
 """
 import argparse, json, os, pathlib, random, re, resource, signal, subprocess, sys, time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = pathlib.Path(os.environ.get("VERGE_MUTANTS_DIR", ROOT / "build" / "mutants"))
@@ -41,6 +41,7 @@ TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test whee
   empty_handle_test conformance_test""".split()
 QUICK = ["quad_heap_test", "timer_wheel_test", "run_queue_test"]
 LEAST_OF_A_PART = 24
+SLOW = 60  # seconds
 
 HEADER = r"""
 #pragma once
@@ -281,7 +282,7 @@ rule link
         write_if_changed(unity, "".join(f'#include "{TREE}/{p}"\n' for p in piece).encode(), 0o644)
         text += f"build half_{n}.o: compile {unity}\n  more = -O1\n"
     for test in TESTS:
-        text += f"build {test}.o: compile {sources_of(test)}\n  more = -O0\n"
+        text += f"build {test}.o: compile {sources_of(test)}\n  more = -O1\n"
         text += f"build tests/{test}: link {test}.o half_0.o half_1.o half_2.o\n"
     write_if_changed(BUILD / "build.ninja", text.encode(), 0o644)
 
@@ -391,8 +392,8 @@ def try_all(pool, reached, seconds, path_of, jobs, minutes=0, keep=lambda result
         return dict(m, outcome="survived" if tests else "not reached", tests=tests)
 
     with ThreadPoolExecutor(jobs) as workers:
-        for m in workers.map(try_one, pool):
-            results.append(m)
+        for done in as_completed([workers.submit(try_one, m) for m in pool]):
+            results.append(done.result())
             keep(results)
     return results
 
@@ -434,6 +435,7 @@ def main():
     options.add_argument("--list", action="store_true")
     options.add_argument("--again", action="store_true", help="only what was not caught the last time")
     options.add_argument("--build", action="store_true", help="only build")
+    options.add_argument("--built", action="store_true", help="with the tests that were built before")
     options.add_argument("--report", action="store_true", help="only the table of what was tried")
     options.add_argument("--quick", action="store_true")
     options.add_argument("--tests", help="only these, with commas")
@@ -450,18 +452,29 @@ def main():
         return report(json.loads(tried.read_text()))
     if chosen.tests:
         TESTS[:] = chosen.tests.split(",")
-    mutants = build(chosen.jobs)
+    mutants = generate(excluded_lines()) if chosen.built else build(chosen.jobs)
     print(f"mutants: {len(mutants)} in all", flush=True)
     if chosen.build:
         return
 
+    kept = WORK / "coverage.json"
     reached, seconds = {}, {}
-    for test in TESTS:
-        if not (BUILD / "tests" / test).exists():
-            continue
-        found, seconds[test] = coverage_of(test, BUILD / "tests" / test)
-        if found is not None:
-            reached[test] = found
+    if chosen.built and kept.exists():
+        seconds = json.loads(kept.read_text())
+        reached = {t: set(map(int, (WORK / f"{t}.reached").read_text().split())) for t in seconds}
+        TESTS[:] = [t for t in TESTS if t not in reached]
+    there = [t for t in TESTS if (BUILD / "tests" / t).exists()]
+    with ThreadPoolExecutor(chosen.jobs) as workers:
+        for test, (found, seconds[test]) in zip(there, workers.map(
+                lambda t: coverage_of(t, BUILD / "tests" / t), there)):
+            if found is not None:
+                reached[test] = found
+    kept.write_text(json.dumps({t: seconds[t] for t in reached}))
+    # What takes minutes is for faults that nothing else comes by.
+    quick_ids = set().union(*(reached[t] for t in reached if seconds[t] < SLOW))
+    for t in reached:
+        if seconds[t] >= SLOW:
+            reached[t] -= quick_ids
     print("mutants: seconds of each test: " +
           ", ".join(f"{t} {seconds[t]:.1f}" for t in sorted(reached, key=seconds.get)), flush=True)
 
