@@ -1,5 +1,5 @@
 // Parts of a few lines each, for which faults that were put in had been overlooked: repeated system
-// calls, fences, figures of lateness, equal addresses, and what is left of a channel after an error.
+// calls, fences, notes, numbers of threads, figures of lateness, equal addresses, and what is left of a channel after an error.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,9 @@
 #include <vector>
 
 #include <base/fence.h>
+#include <base/futex.h>
 #include <base/system_call.h>
+#include <memory/thread_slot.h>
 #include <support/scale.h>
 #include <verge/chan.h>
 #include <verge/detail/lateness.h>
@@ -43,6 +45,30 @@ TEST(a_repeated_system_call, is_repeated_only_if_a_signal_has_interrupted_it) {
 }
 
 TEST(a_fence_in_all_threads, works_on_this_kernel) { EXPECT_TRUE(detail::fence_all_threads()); }
+
+TEST(a_note, that_was_left_is_found_also_when_the_time_is_over) {
+  detail::note n;
+  n.leave();
+  EXPECT_TRUE(n.wait_until(1)) << "a time long ago";
+  EXPECT_FALSE(n.wait_until(1)) << "it is left once";
+  n.leave_surely();
+  n.leave_surely();
+  n.wait();
+  EXPECT_FALSE(n.wait_until(1)) << "leaving it twice ends one wait";
+}
+
+TEST(a_thread, has_a_number_of_its_own_and_returns_it) {
+  std::uint32_t first = detail::no_thread_slot;
+  std::uint32_t second = detail::no_thread_slot;
+  const std::uint32_t mine = detail::take_thread_slot();
+  ASSERT_NE(mine, detail::no_thread_slot);
+  std::thread([&] { first = detail::take_thread_slot(); }).join();
+  std::thread([&] { second = detail::take_thread_slot(); }).join();
+  ASSERT_NE(first, detail::no_thread_slot);
+  EXPECT_NE(first, mine);
+  EXPECT_EQ(second, first) << "the lowest that is free";
+  EXPECT_GT(detail::thread_slots_used(), first);
+}
 
 TEST(lateness, has_its_percentiles_in_order) {
   lateness_histogram::recorder all;

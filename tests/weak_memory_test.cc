@@ -237,19 +237,19 @@ TEST_F(weak_memory_model, fences_and_accesses_that_are_seq_cst_have_one_order) {
 
 TEST_F(weak_memory_model, independent_readers_agree_with_a_fence_between_their_reads) {
   const auto read = [&](std::memory_order fence) {
-    return outcomes({[](litmus& l) { l.x.store(1, relaxed); },
-                     [](litmus& l) { l.y.store(1, relaxed); },
-                     [=](litmus& l) {
-                       l.r[0] = l.x.load(relaxed);
-                       l.fence(fence);
-                       l.r[1] = l.y.load(relaxed);
-                     },
-                     [=](litmus& l) {
-                       l.r[2] = l.y.load(relaxed);
-                       l.fence(fence);
-                       l.r[3] = l.x.load(relaxed);
-                     }},
-                    4);
+    return outcomes(
+        {[](litmus& l) { l.x.store(1, relaxed); }, [](litmus& l) { l.y.store(1, relaxed); },
+         [=](litmus& l) {
+           l.r[0] = l.x.load(relaxed);
+           l.fence(fence);
+           l.r[1] = l.y.load(relaxed);
+         },
+         [=](litmus& l) {
+           l.r[2] = l.y.load(relaxed);
+           l.fence(fence);
+           l.r[3] = l.x.load(relaxed);
+         }},
+        4);
   };
   EXPECT_EQ(read(seq_cst).size(), 15U);
   EXPECT_FALSE(read(seq_cst).contains("1010"));
@@ -304,8 +304,8 @@ TEST_F(weak_memory_model, a_failing_compare_and_swap_is_a_load) {
                                   },
                                   [](litmus& l) {
                                     int expected = 2;
-                                    l.r[0] = l.x.compare_exchange_strong(expected, 3, relaxed,
-                                                                         relaxed);
+                                    l.r[0] =
+                                        l.x.compare_exchange_strong(expected, 3, relaxed, relaxed);
                                     l.r[1] = expected;
                                   }});
   EXPECT_THAT(compared, ElementsAre("00", "01", "12"));
@@ -439,7 +439,7 @@ class weakened : public weak_atomic<std::uint32_t> {
   }
 };
 
-/// Two threads fire a timer; the one that is to queue it makes the calls.
+/// Two threads fire a timer; the one that queues it makes the calls.
 template <weakening Weak>
 class calls_of_a_timer : public program {
  public:

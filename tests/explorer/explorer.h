@@ -226,8 +226,8 @@ class explorer {
     std::uint8_t count;
     std::uint8_t chosen;
     bool could_stay;
-    bool coasts;         ///< only sleeping threads could continue
-    unsigned sleeping;   ///< a bit for each thread
+    bool coasts;        ///< only sleeping threads could continue
+    unsigned sleeping;  ///< a bit for each thread
     int preemptions;
   };
 

@@ -206,9 +206,7 @@ class weak_location {
   /// The last value in modification order. For checks, and for the kernel.
   [[nodiscard]] std::uint64_t peek() const { return stores_.back().value; }
   /// Which store the calling thread has read or written last, or must read at least.
-  [[nodiscard]] std::uint32_t seen() const {
-    return weak_memory::now->mine().current.oldest[id_];
-  }
+  [[nodiscard]] std::uint32_t seen() const { return weak_memory::now->mine().current.oldest[id_]; }
   /// Stores become visible in the end: the next load reads at least this one.
   void see(std::uint32_t which) {
     auto& oldest = weak_memory::now->mine().current.oldest[id_];

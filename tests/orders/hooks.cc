@@ -31,7 +31,8 @@ T on_change(volatile T* at, int order, const void* by, F&& f) {
   });
   if (done) return static_cast<T>(before);
   T was = __atomic_load_n(at, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(at, &was, f(was), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  while (
+      !__atomic_compare_exchange_n(at, &was, f(was), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }
   return was;
 }
@@ -84,48 +85,48 @@ PLAIN(4)
 PLAIN(8)
 PLAIN(16)
 
-#define ATOMIC(bits, type)                                                                        \
-  type __tsan_atomic##bits##_load(const volatile type* p, int order) {                            \
-    const void* const by = BY;                                                                    \
-    std::uint64_t v = 0;                                                                          \
-    if (traced([&] { v = memory().load(p, sizeof(type), order, by); })) return (type)v;           \
-    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                  \
-  }                                                                                               \
-  void __tsan_atomic##bits##_store(volatile type* p, type v, int order) {                         \
-    const void* const by = BY;                                                                    \
-    if (traced([&] { memory().store(p, sizeof(type), v, order, by); })) return;                   \
-    __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                     \
-  }                                                                                               \
-  type __tsan_atomic##bits##_exchange(volatile type* p, type v, int order) {                      \
-    return on_change(p, order, BY, [&](type) { return v; });                                      \
-  }                                                                                               \
-  type __tsan_atomic##bits##_fetch_add(volatile type* p, type v, int order) {                     \
-    return on_change(p, order, BY, [&](type was) { return (type)(was + v); });                    \
-  }                                                                                               \
-  type __tsan_atomic##bits##_fetch_sub(volatile type* p, type v, int order) {                     \
-    return on_change(p, order, BY, [&](type was) { return (type)(was - v); });                    \
-  }                                                                                               \
-  type __tsan_atomic##bits##_fetch_and(volatile type* p, type v, int order) {                     \
-    return on_change(p, order, BY, [&](type was) { return (type)(was & v); });                    \
-  }                                                                                               \
-  type __tsan_atomic##bits##_fetch_or(volatile type* p, type v, int order) {                      \
-    return on_change(p, order, BY, [&](type was) { return (type)(was | v); });                    \
-  }                                                                                               \
-  type __tsan_atomic##bits##_fetch_xor(volatile type* p, type v, int order) {                     \
-    return on_change(p, order, BY, [&](type was) { return (type)(was ^ v); });                    \
-  }                                                                                               \
-  int __tsan_atomic##bits##_compare_exchange_strong(volatile type* p, type* c, type v, int a,     \
-                                                    int b) {                                      \
-    return on_compare(p, c, v, a, b, BY);                                                         \
-  }                                                                                               \
-  int __tsan_atomic##bits##_compare_exchange_weak(volatile type* p, type* c, type v, int a,       \
-                                                  int b) {                                        \
-    return on_compare(p, c, v, a, b, BY);                                                         \
-  }                                                                                               \
-  type __tsan_atomic##bits##_compare_exchange_val(volatile type* p, type c, type v, int a,        \
-                                                  int b) {                                        \
-    on_compare(p, &c, v, a, b, BY);                                                               \
-    return c;                                                                                     \
+#define ATOMIC(bits, type)                                                                    \
+  type __tsan_atomic##bits##_load(const volatile type* p, int order) {                        \
+    const void* const by = BY;                                                                \
+    std::uint64_t v = 0;                                                                      \
+    if (traced([&] { v = memory().load(p, sizeof(type), order, by); })) return (type)v;       \
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                              \
+  }                                                                                           \
+  void __tsan_atomic##bits##_store(volatile type* p, type v, int order) {                     \
+    const void* const by = BY;                                                                \
+    if (traced([&] { memory().store(p, sizeof(type), v, order, by); })) return;               \
+    __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                 \
+  }                                                                                           \
+  type __tsan_atomic##bits##_exchange(volatile type* p, type v, int order) {                  \
+    return on_change(p, order, BY, [&](type) { return v; });                                  \
+  }                                                                                           \
+  type __tsan_atomic##bits##_fetch_add(volatile type* p, type v, int order) {                 \
+    return on_change(p, order, BY, [&](type was) { return (type)(was + v); });                \
+  }                                                                                           \
+  type __tsan_atomic##bits##_fetch_sub(volatile type* p, type v, int order) {                 \
+    return on_change(p, order, BY, [&](type was) { return (type)(was - v); });                \
+  }                                                                                           \
+  type __tsan_atomic##bits##_fetch_and(volatile type* p, type v, int order) {                 \
+    return on_change(p, order, BY, [&](type was) { return (type)(was & v); });                \
+  }                                                                                           \
+  type __tsan_atomic##bits##_fetch_or(volatile type* p, type v, int order) {                  \
+    return on_change(p, order, BY, [&](type was) { return (type)(was | v); });                \
+  }                                                                                           \
+  type __tsan_atomic##bits##_fetch_xor(volatile type* p, type v, int order) {                 \
+    return on_change(p, order, BY, [&](type was) { return (type)(was ^ v); });                \
+  }                                                                                           \
+  int __tsan_atomic##bits##_compare_exchange_strong(volatile type* p, type* c, type v, int a, \
+                                                    int b) {                                  \
+    return on_compare(p, c, v, a, b, BY);                                                     \
+  }                                                                                           \
+  int __tsan_atomic##bits##_compare_exchange_weak(volatile type* p, type* c, type v, int a,   \
+                                                  int b) {                                    \
+    return on_compare(p, c, v, a, b, BY);                                                     \
+  }                                                                                           \
+  type __tsan_atomic##bits##_compare_exchange_val(volatile type* p, type c, type v, int a,    \
+                                                  int b) {                                    \
+    on_compare(p, &c, v, a, b, BY);                                                           \
+    return c;                                                                                 \
   }
 ATOMIC(8, unsigned char)
 ATOMIC(16, unsigned short)

@@ -112,9 +112,9 @@ class two_letters : public scene {
   void run(std::size_t i) override {
     if (i == 2) {
       there_.wait();
-      require(text_[0].load(std::memory_order_relaxed) + text_[1].load(std::memory_order_relaxed) !=
-                  0,
-              "one of the letters");
+      require(
+          text_[0].load(std::memory_order_relaxed) + text_[1].load(std::memory_order_relaxed) != 0,
+          "one of the letters");
       return;
     }
     text_[i].store(1, std::memory_order_relaxed);
@@ -167,9 +167,7 @@ class sleeper_and_timer : public scene {
       sees_sleeper_ = turn_.until() != 0;
     }
   }
-  void finish() override {
-    require(sees_timer_ || sees_sleeper_, "one of the two sees the other");
-  }
+  void finish() override { require(sees_timer_ || sees_sleeper_, "one of the two sees the other"); }
 
  private:
   detail::poll_turn turn_;

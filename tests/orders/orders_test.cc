@@ -59,9 +59,8 @@ class scene_program final : public test::program {
   void prepare() override {
     tracing::on = false;
     scene_ = kind_.make();
-    fiber_locals::now().begin([](std::size_t i) { 
-      detail::this_thread_slot = static_cast<std::uint32_t>(i);
-    });
+    fiber_locals::now().begin(
+        [](std::size_t i) { detail::this_thread_slot = static_cast<std::uint32_t>(i); });
     traced_memory::now()->begin(kind_.stale_reads);
     begin_system();
     tracing::on = true;
@@ -150,7 +149,8 @@ std::map<const void*, std::string> lines_of(const std::set<const void*>& address
 std::string readable(std::string text) {
   std::set<const void*> addresses;
   for (std::size_t at = 0; (at = text.find(" at 0x", at)) != std::string::npos; at += 4) {
-    addresses.insert(reinterpret_cast<const void*>(std::strtoull(text.c_str() + at + 4, nullptr, 16)));
+    addresses.insert(
+        reinterpret_cast<const void*>(std::strtoull(text.c_str() + at + 4, nullptr, 16)));
   }
   for (const auto& [address, line] : lines_of(addresses)) {
     char hex[32];

@@ -20,20 +20,18 @@ constexpr std::int64_t start_of_time = 3600 * second;
 
 thread_local unsigned this_processor = 0;
 
-class [[gnu::visibility("hidden")]] host final : public bench::bare_host {
- public:
-  host() : bare_host(verge::engine::hybrid) {
-    this_processor = 0;
-    engine().grow(2);
-  }
-  ~host() { end(); }
-  std::int64_t now() noexcept override { return start_of_time; }
-  std::int64_t cheap_now() noexcept override { return start_of_time; }
-  unsigned home_processor() noexcept override { return this_processor; }
-  void timer_fired(std::int64_t when, std::int64_t now) noexcept override {
-    require(when <= now, "no timer fires early");
-  }
-};
+class [[gnu::visibility("hidden")]] host final
+    : public bench::bare_host{public : host() : bare_host(verge::engine::hybrid){this_processor = 0;
+engine().grow(2);
+}  // namespace
+~host() { end(); }
+std::int64_t now() noexcept override { return start_of_time; }
+std::int64_t cheap_now() noexcept override { return start_of_time; }
+unsigned home_processor() noexcept override { return this_processor; }
+void timer_fired(std::int64_t when, std::int64_t now) noexcept override {
+  require(when <= now, "no timer fires early");
+}
+};  // namespace verge::orders
 
 /// One timer, whose function owns what it writes to.
 class timer_scene : public scene {
@@ -309,9 +307,7 @@ class ticker_and_stop : public timer_scene {
 /// The function starts its own timer again, and the handle ends meanwhile.
 class again_and_end : public timer_scene {
  public:
-  again_and_end() {
-    timer_ = detail::start_func_timer(host_.timers(), second, again{this}, 0);
-  }
+  again_and_end() { timer_ = detail::start_func_timer(host_.timers(), second, again{this}, 0); }
   void run(std::size_t i) override {
     if (i == 0) {
       detail::destroy_timer(*timer_);

@@ -119,7 +119,8 @@ test::weak_location& traced_memory::location_at(const volatile void* at, std::si
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   std::int8_t& n = cell_of(address / 8).location[address % 8];
   // A value that no store has left: other code has made another object there.
-  const bool other = n >= 0 && cut(places_[static_cast<std::size_t>(n)].peek(), size) != value_at(at, size);
+  const bool other =
+      n >= 0 && cut(places_[static_cast<std::size_t>(n)].peek(), size) != value_at(at, size);
   if (n < 0 || other) {
     if (used_ == places_.size()) e().fail("too large", "too many atomics, the last at " + hex(by));
     n = static_cast<std::int8_t>(used_++);
@@ -228,9 +229,13 @@ void traced_memory::touch_cell(cell& c, std::uint8_t mask, bool writes, bool ato
     }
     if ((t.mask & mask) == 0 || (!t.writes && !writes) || (t.atomic && atomic)) continue;
     if (t.time <= before[t.thread]) continue;
-    e().fail("data race", std::string(atomic ? "an atomic access" : writes ? "a write" : "a read") +
+    e().fail("data race", std::string(atomic   ? "an atomic access"
+                                      : writes ? "a write"
+                                               : "a read") +
                               " by thread " + std::to_string(me) + " at " + hex(by) + ", and " +
-                              (t.atomic ? "an atomic access" : t.writes ? "a write" : "a read") +
+                              (t.atomic   ? "an atomic access"
+                               : t.writes ? "a write"
+                                          : "a read") +
                               " by thread " + std::to_string(t.thread) + " at " + hex(t.by) +
                               ": neither happens before the other");
   }

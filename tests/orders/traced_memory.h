@@ -48,9 +48,8 @@ class traced_memory {
   template <class F>
   std::uint64_t change(volatile void* at, std::size_t size, F&& f, int order, const void* by) {
     test::weak_location& place = atomic(at, size, true, by);
-    const std::uint64_t before =
-        place.change([&](std::uint64_t was) { return cut(f(was), size); },
-                     ordered(site::kind::change, order, by));
+    const std::uint64_t before = place.change([&](std::uint64_t was) { return cut(f(was), size); },
+                                              ordered(site::kind::change, order, by));
     keep(at, size, place);
     return before;
   }
