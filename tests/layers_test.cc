@@ -1,5 +1,5 @@
-// The layers of docs/architecture.md: its table says which folder of src/ includes which, and here
-// the include graph is computed and held to it.
+// The layers of docs/architecture.md: its tables say which folder of src/, and of the task server,
+// includes which, and here the include graphs are computed and held to them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,10 @@ using testing::IsEmpty;
 
 const fs::path root = VERGE_SOURCE_DIR;
 
-/// Folder of src/ to the folders that it may include.
+/// Folders of the task server whose programs may use any other.
+const std::set<std::string> not_layered{"tests", "bench", "demo"};
+
+/// A folder to the folders beside it that it may include.
 using layers = std::map<std::string, std::set<std::string>>;
 
 std::string trimmed(const std::string& text) {
@@ -38,13 +41,13 @@ std::vector<std::string> split(const std::string& line, char at) {
   return parts;
 }
 
-/// The rows "| `src/NAME/` | what | a, b |" of a document.
-layers read_table(std::istream& document) {
+/// The rows "| `src/NAME/` | what | a, b |" of a document, for the tree "src/".
+layers read_table(std::istream& document, const std::string& tree) {
   layers table;
   for (std::string line; std::getline(document, line);) {
     const auto cells = split(line, '|');
-    if (cells.size() < 4 || !cells[1].starts_with("src/")) continue;
-    std::string folder = cells[1].substr(4);
+    if (cells.size() < 4 || !cells[1].starts_with(tree)) continue;
+    std::string folder = cells[1].substr(tree.size());
     if (folder.ends_with('/')) folder.pop_back();
     auto& below = table[folder];
     for (const auto& name : split(cells[3], ','))
@@ -53,10 +56,12 @@ layers read_table(std::istream& document) {
   return table;
 }
 
-/// The folder that a line includes from, or nothing: "queue" of `#include <queue/divisor.h>`.
+/// The folder that a line includes from, or nothing: "queue" of `#include <queue/divisor.h>`, and
+/// of `#include "../queue/divisor.h"`.
 std::string included_folder(const std::string& line, const layers& table) {
   if (!line.starts_with("#include ") || line.size() < 11) return "";
-  const std::string path = line.substr(10);
+  std::string path = line.substr(10);
+  if (path.starts_with("../")) path.erase(0, 3);
   const std::string folder = path.substr(0, std::min(path.find('/'), path.size()));
   return table.contains(folder) ? folder : "";
 }
@@ -95,49 +100,75 @@ std::vector<std::string> in_cycles(const layers& table) {
   return found;
 }
 
-layers read_architecture() {
+layers read_architecture(const std::string& tree) {
   std::ifstream document(root / "docs/architecture.md");
-  return read_table(document);
+  return read_table(document, tree);
+}
+
+/// Checks the files of a tree; returns how many there are. Those directly in it are in no folder.
+int check_tree(const std::string& tree, const layers& table, bool has_folders) {
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(root / tree)) {
+    const fs::path& path = entry.path();
+    if (path.extension() != ".h" && path.extension() != ".cc") continue;
+    const fs::path inside = path.lexically_relative(root / tree);
+    const std::string folder = has_folders && inside.has_parent_path() ? *inside.begin() : "";
+    if (not_layered.contains(folder)) continue;
+    ++files;
+    std::ifstream source(path);
+    EXPECT_THAT(faults_of(source, path.string(), folder, table), IsEmpty());
+  }
+  return files;
+}
+
+std::vector<std::string> folders_in(const std::string& tree) {
+  std::vector<std::string> there;
+  for (const auto& entry : fs::directory_iterator(root / tree)) {
+    const std::string name = entry.path().filename();
+    if (entry.is_directory() && !not_layered.contains(name)) there.push_back(name);
+  }
+  return there;
+}
+
+std::vector<std::string> folders_of(const layers& table) {
+  std::vector<std::string> told;
+  for (const auto& row : table) told.push_back(row.first);
+  return told;
 }
 
 TEST(layers, are_kept_by_every_include) {
-  const layers table = read_architecture();
-  int files = 0;
-  for (const char* const tree : {"src", "include"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(root / tree)) {
-      const fs::path& path = entry.path();
-      if (path.extension() != ".h" && path.extension() != ".cc") continue;
-      ++files;
-      const fs::path inside = path.lexically_relative(root / tree);
-      const bool has_folder = std::string(tree) == "src" && inside.has_parent_path();
-      std::ifstream source(path);
-      EXPECT_THAT(faults_of(source, path.string(), has_folder ? *inside.begin() : "", table),
-                  IsEmpty());
-    }
-  }
-  EXPECT_GT(files, 100);
+  const layers table = read_architecture("src/");
+  EXPECT_GT(check_tree("src", table, true) + check_tree("include", table, false), 100);
 }
 
-TEST(layers, make_no_cycle) { EXPECT_THAT(in_cycles(read_architecture()), IsEmpty()); }
+TEST(layers, of_the_task_server_are_kept_by_every_include) {
+  EXPECT_GT(check_tree("server", read_architecture("server/"), true), 50);
+}
+
+TEST(layers, make_no_cycle) {
+  EXPECT_THAT(in_cycles(read_architecture("src/")), IsEmpty());
+  EXPECT_THAT(in_cycles(read_architecture("server/")), IsEmpty());
+}
 
 TEST(layers, of_the_table_are_the_folders_of_the_tree) {
-  std::vector<std::string> there;
-  for (const auto& entry : fs::directory_iterator(root / "src"))
-    if (entry.is_directory()) there.push_back(entry.path().filename());
-  std::vector<std::string> told;
-  for (const auto& row : read_architecture()) told.push_back(row.first);
-  EXPECT_THAT(there, testing::UnorderedElementsAreArray(told));
+  for (const std::string tree : {"src/", "server/"}) {
+    EXPECT_THAT(folders_in(tree),
+                testing::UnorderedElementsAreArray(folders_of(read_architecture(tree))));
+  }
 }
 
 // The checks above must be able to fail.
 
 TEST(layers_check, names_file_and_line_of_an_include_that_is_not_in_the_table) {
   std::istringstream document("| `src/low/` | . | |\n| `src/high/` | . | low |\n");
-  const layers table = read_table(document);
+  const layers table = read_table(document, "src/");
   std::istringstream allowed("#include <low/a.h>\n#include <verge/time.h>\n#include <vector>\n");
   EXPECT_THAT(faults_of(allowed, "b.cc", "high", table), IsEmpty());
   std::istringstream upward("#pragma once\n#include <high/b.h>\n");
   EXPECT_THAT(faults_of(upward, "a.h", "low", table),
+              ElementsAre("a.h:2: low must not include high"));
+  std::istringstream beside("#include \"b.h\"\n#include \"../high/b.h\"\n");
+  EXPECT_THAT(faults_of(beside, "a.h", "low", table),
               ElementsAre("a.h:2: low must not include high"));
   std::istringstream in_public("#include <low/a.h>\n");
   EXPECT_THAT(faults_of(in_public, "time.h", "", table),

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <support/patience.h>
+#include <verge/chan.h>
+#include <verge/task.h>
 #include <verge/time.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -82,6 +85,124 @@ TEST(prometheus, has_every_figure_once_and_in_its_units) {
   EXPECT_EQ(of_both("verge_timers_pending"), 1);
   EXPECT_EQ(all.samples.at("verge_processors"), 2);
   EXPECT_GT(all.samples.at("verge_timer_memory_bytes"), 0);
+}
+
+// Every engine: what was started is pending, or was stopped, or has fired.
+class totals : public testing::TestWithParam<verge::engine> {};
+
+TEST_P(totals, started_stopped_and_reset_timers_are_counted) {
+  // The ticks are so long that two hours are within the span of the simple wheel.
+  verge::runtime rt({.processors = 2, .engine = GetParam(), .wheel = {.tick = 200ms}});
+  std::atomic<int> fired = 0;
+  std::vector<verge::timer> timers;
+  for (int i = 0; i < 3000; ++i) timers.push_back(verge::after_func(rt, 1h, [&] { ++fired; }));
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(timers[i].stop());
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(timers[i].stop());
+  for (int i = 1000; i < 1500; ++i) EXPECT_TRUE(timers[i].reset(2h));     // later
+  for (int i = 1500; i < 2000; ++i) EXPECT_TRUE(timers[i].reset(30min));  // earlier
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(timers[i].reset(1h));        // started again
+  verge::runtime_stats now = rt.stats();
+  EXPECT_EQ(now.timers_started, 3100);
+  EXPECT_EQ(now.timers_stopped, 1000);
+  EXPECT_EQ(now.timers_reset, 1000);
+  EXPECT_EQ(now.total.timers_live, 2100);
+  timers.resize(500);  // 400 of them are stopped, 100 pending
+  EXPECT_EQ(rt.stats().timers_stopped, 3000);
+  for (int i = 0; i < 500; ++i) timers[i].reset(1ms);
+  ASSERT_TRUE(verge::test::eventually([&] { return fired == 500; }));
+  now = rt.stats();
+  EXPECT_EQ(now.timers_started, 3500);
+  EXPECT_EQ(now.timers_reset, 1100);
+  EXPECT_EQ(now.total.timers_fired, 500);
+}
+
+INSTANTIATE_TEST_SUITE_P(every, totals, testing::ValuesIn(verge::engines()),
+                         [](const auto& of) { return std::string(name_of(of.param)); });
+
+TEST(totals, of_several_threads_are_complete) {
+  verge::runtime rt({.processors = 2});
+  constexpr int each = 20'000;
+  const auto use = [&] {
+    std::vector<verge::timer> timers(16);
+    for (int i = 0; i < each; ++i) {
+      verge::timer& t = timers[i % 16];
+      t = verge::after_func(rt, 1h, [] {});
+      t.reset(2h);
+      if (i % 2 == 0) t.stop();
+    }
+  };
+  // A counter never goes back, however it is read.
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    verge::runtime_stats before;
+    while (!done) {
+      verge::runtime_stats now = rt.stats();
+      EXPECT_GE(now.timers_started, before.timers_started);
+      EXPECT_GE(now.timers_stopped, before.timers_stopped);
+      EXPECT_LE(now.timers_stopped, 3 * each);
+      before = now;
+    }
+  });
+  std::thread a(use);
+  std::thread b(use);
+  rt.run(use);
+  a.join();
+  b.join();
+  done = true;
+  reader.join();
+  const verge::runtime_stats now = rt.stats();
+  EXPECT_EQ(now.timers_started, 3 * each);
+  EXPECT_EQ(now.timers_stopped, 3 * each);
+  EXPECT_EQ(now.timers_reset, 3 * each);
+  EXPECT_EQ(now.total.timers_live, 0);
+}
+
+TEST(figures, of_tasks_and_their_turns) {
+  verge::runtime rt({.processors = 2});
+  verge::chan<int> never;
+  std::vector<verge::join_handle<void>> tasks;
+  for (int i = 0; i < 50; ++i) {
+    tasks.push_back(rt.spawn([&]() -> verge::task<> { co_await verge::recv(never); }));
+  }
+  ASSERT_TRUE(verge::test::eventually([&] { return rt.stats().tasks_waiting >= 49; }));
+  verge::runtime_stats now = rt.stats();
+  EXPECT_EQ(now.tasks_started, 50);
+  EXPECT_EQ(now.tasks_live, 50);
+  never.close();
+  for (auto& t : tasks) t.join();
+  ASSERT_TRUE(verge::test::eventually([&] { return rt.stats().tasks_live == 0; }));
+
+  // Turns: each callback of 2 ms is a turn, and something waits behind it.
+  std::atomic<int> ended = 0;
+  std::vector<verge::timer> timers;
+  for (int i = 0; i < 200; ++i) {
+    timers.push_back(verge::after_func(rt, 1ms, [&] {
+      const auto end = verge::clock::now() + 200us;
+      while (verge::clock::now() < end) {
+      }
+      ++ended;
+    }));
+  }
+  ASSERT_TRUE(verge::test::eventually([&] { return ended == 200; }));
+  now = rt.stats();
+  EXPECT_GT(now.total.turns.count(), 0);
+  EXPECT_GE(now.total.turns.percentile(1), 200'000);
+  EXPECT_GE(now.total.busy, 40ms);
+  EXPECT_GE(now.total.tasks_run, 250);
+}
+
+TEST(figures, of_what_waits_in_a_queue) {
+  verge::runtime rt({.processors = 1});
+  // Of each ten, the last one waits for nine others. One place in sixteen is measured.
+  for (int round = 0; round < 32; ++round) {
+    rt.run([&] {
+      for (int i = 0; i < 10; ++i) rt.spawn([] { std::this_thread::sleep_for(50us); }).detach();
+    });
+    ASSERT_TRUE(verge::test::eventually([&] { return rt.stats().tasks_live == 0; }));
+  }
+  const auto waits = rt.stats().total.ready_waits;
+  EXPECT_GT(waits.count(), 0);
+  EXPECT_GE(waits.percentile(1), 50'000);
 }
 
 TEST(prometheus, has_lateness_as_a_histogram) {

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -54,6 +55,7 @@ class driver {
     if (r.workload == "rpc_deadlines") return d.rpc_deadlines();
     if (r.workload == "fill") return d.fill();
     if (r.workload == "fire") return d.fire();
+    if (r.workload == "dense_10k" || r.workload == "dense_100k") return d.dense();
     if (r.workload == "memory") return d.memory();
     if (r.workload == "two_threads") return d.two_threads();
     if (r.workload == "lateness_idle" || r.workload == "lateness_busy") return d.lateness(0);
@@ -262,6 +264,43 @@ class driver {
         a.run_due(0);
       } else {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    answer result;
+    result.metrics["ns_per_op"] =
+        static_cast<double>(processor_time() - begin) / static_cast<double>(n);
+    a.enter([&] { l.clear(); });
+    return result;
+  }
+
+  /// So many timers a second, due one by one. The processor time of all from the first to the last.
+  answer dense() const {
+    if (Adapter::no_lateness != nullptr) throw unsupported(Adapter::no_lateness);
+    Adapter a(setting{.precise = true});
+    const auto per_second = static_cast<std::int64_t>(request_.timers);
+    const std::size_t n = request_.timers * request_.milliseconds / 1000;
+    const std::int64_t apart = second / per_second;
+    const std::uint64_t until = fired.total() + n;
+    const auto fill_time = static_cast<std::int64_t>(n) * 3 * microsecond + 100 * millisecond;
+    const std::int64_t first = now() + fill_time;
+    lane l(a, n, request_.seed);
+    a.enter([&] {
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::int64_t due =
+            first + static_cast<std::int64_t>(i) * apart + l.random.within(apart);
+        l.timers[i] = a.start(due - now(), nullptr);
+      }
+    });
+    if (fired.total() != until - n) {
+      throw std::runtime_error("starting the timers took so long that some have fired already");
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(first - millisecond - now()));
+    const std::int64_t begin = processor_time();
+    while (fired.total() < until) {
+      if constexpr (Adapter::has_loop) {
+        a.wait();
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
     }
     answer result;

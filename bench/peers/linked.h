@@ -8,10 +8,13 @@
 namespace verge::bench {
 
 linked_peer verge_peer(engine which);
+/// The engine hybrid with timer_options{.precise = true}.
+linked_peer precise_peer();
 linked_peer timer_queue_peer();
 linked_peer boost_asio_peer();
 linked_peer libuv_peer();
 linked_peer libevent_peer();
 linked_peer libev_peer();
+linked_peer bare_loop_peer();
 
 }  // namespace verge::bench

@@ -29,7 +29,8 @@ class verge_adapter {
                   .engine = which}) {}
 
   handle start(std::int64_t delay, appointment* a) {
-    return verge::after_func(std::chrono::nanoseconds(delay), [a] { call(a); });
+    return verge::after_func(
+        std::chrono::nanoseconds(delay), [a] { call(a); }, options);
   }
   void stop(handle& h) { h = handle(); }
   void reset(handle& h, std::int64_t delay) { h.reset(std::chrono::nanoseconds(delay)); }
@@ -47,8 +48,9 @@ class verge_adapter {
     for (running& r : others) r.join();
   }
 
-  /// Of all instances: one process measures one engine.
+  /// Of all instances: one process measures one engine and one kind of timers.
   static inline engine which{};
+  static inline timer_options options{};
 
  private:
   runtime runtime_;
@@ -59,6 +61,18 @@ class verge_adapter {
 linked_peer verge_peer(engine which) {
   return {.version = std::string(version()), .run = [which](const request& r) {
             verge_adapter::which = which;
+            verge_adapter::options = {};
+            return driver<verge_adapter>::run(r);
+          }};
+}
+
+linked_peer precise_peer() {
+  return {.version = std::string(version()), .run = [](const request& r) {
+            if (!r.workload.starts_with("lateness_")) {
+              throw unsupported("precise timers differ in lateness only");
+            }
+            verge_adapter::which = engine::hybrid;
+            verge_adapter::options = {.precise = true};
             return driver<verge_adapter>::run(r);
           }};
 }

@@ -1,5 +1,7 @@
 #include "run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -66,6 +68,7 @@ class running {
   run_report all() {
     const auto start = clock::now();
     report_.machine = describe_machine();
+    const machine_watch watch;
     const std::vector<job> jobs = plan(options_, listener_.note);
     prepare();
     for (const job& j : jobs)
@@ -75,6 +78,8 @@ class running {
       for (unsigned i = 0; i < j.repeat && !stop_; ++i) repetition(j, i);
     }
     collected_.finish(report_);
+    taking_part_.clear();
+    tell_share(watch.since());
     const auto took = std::chrono::duration_cast<std::chrono::seconds>(clock::now() - start);
     report_.machine["took_s"] = std::to_string(took.count());
     return report_;
@@ -82,6 +87,16 @@ class running {
 
  private:
   using clock = std::chrono::steady_clock;
+
+  void tell_share(const machine_share& share) {
+    const auto percent = [](double n) { return fmt::format("{:.1f}", n); };
+    report_.machine["others_percent"] = percent(share.others);
+    report_.machine["stolen_percent"] = percent(share.stolen);
+    if (!share.too_busy()) return;
+    listener_.note("the machine was busy: other programs had " + percent(share.others) +
+                   " % of the processor time and its host " + percent(share.stolen) +
+                   " %, so compare ratios only, or run it again when it is idle");
+  }
 
   void prepare() {
     for (const std::string& name : options_.systems) {
@@ -99,9 +114,12 @@ class running {
     }
   }
 
+  /// Every other repetition goes backwards: a system leaves something behind for the next, memory
+  /// above all, which the host of a virtual machine may have to provide again.
   void repetition(const job& j, unsigned i) {
     const busy_cores busy(j.workload->keeps_busy);
-    for (participant& p : taking_part_) {
+    for (std::size_t k = 0; k < taking_part_.size(); ++k) {
+      participant& p = taking_part_[i % 2 == 0 ? k : taking_part_.size() - 1 - k];
       if (stop_) return;
       tell(j, p);
       measure(j, i, p);
@@ -167,6 +185,7 @@ double job::estimate() const {
   const double window = milliseconds * 1e-3;
   if (workload->is_lateness) return window + 0.3 + n * 1e-6;
   if (workload->name == "fire") return 1.1 + n * 2.5e-6;
+  if (workload->name.starts_with("dense_")) return 0.3 + window + n * window * 3e-6;
   if (workload->name == "fill") return 0.05 + n * 0.5e-6;
   if (workload->name == "memory") return 0.05 + n * 2e-6;
   return 0.1 + window + n * 1.5e-6;

@@ -22,7 +22,9 @@ const std::map<std::string, maker>& linked() {
     for (const engine e : engines()) {
       m["verge/" + std::string(name_of(e))] = [e] { return verge_peer(e); };
     }
+    m["verge/precise"] = &precise_peer;
     m["verge/timer_queue"] = &timer_queue_peer;
+    m[reference_system] = &bare_loop_peer;
 #if VERGE_BENCH_BOOST_ASIO
     m["boost_asio"] = &boost_asio_peer;
 #endif
@@ -59,7 +61,9 @@ const std::vector<system_info>& all_systems() {
       if (e == engine::hybrid) continue;
       s.push_back({.name = "verge/" + std::string(name_of(e)), .is_verge = true, .packages = {}});
     }
+    s.push_back({.name = "verge/precise", .is_verge = true, .packages = {}});
     s.push_back({.name = "verge/timer_queue", .is_verge = true, .packages = {}});
+    s.push_back({.name = reference_system, .packages = {}});
     s.push_back({.name = "boost_asio", .packages = "libboost-dev"});
     s.push_back({.name = "libuv", .packages = "libuv1-dev"});
     s.push_back({.name = "libevent", .packages = "libevent-dev"});

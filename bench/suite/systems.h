@@ -9,6 +9,10 @@
 
 namespace verge::bench {
 
+/// A loop without timers, which shows what the kernel gives: measured like a peer, but not counted
+/// as one.
+inline constexpr const char* reference_system = "bare_loop";
+
 struct system_info {
   std::string name;
   bool is_verge = false;

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "systems.h"
 #include "workloads.h"
 
 namespace verge::bench {
@@ -81,7 +82,7 @@ std::optional<result> best_peer(const run_report& report, const result& like) {
   std::optional<result> best;
   const bool less = metric_named(like.metric).less_is_better;
   for (const result& r : report.results) {
-    if (is_verge(r.of.system) || !same_work(r, like)) continue;
+    if (is_verge(r.of.system) || r.of.system == reference_system || !same_work(r, like)) continue;
     if (!best || (less ? shown(r) < shown(*best) : shown(r) > shown(*best))) best = r;
   }
   return best;

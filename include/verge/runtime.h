@@ -13,6 +13,7 @@
 
 #include <verge/detail/lateness.h>
 #include <verge/detail/scheduling.h>
+#include <verge/stall.h>
 #include <verge/task.h>
 
 #pragma GCC visibility push(default)
@@ -86,6 +87,12 @@ struct runtime_options {
   /// Receives exceptions from callbacks and detached tasks, on the thread where they were thrown.
   /// The default prints the exception and terminates the program.
   std::function<void(std::exception_ptr)> on_exception{};
+  /// A callback, or a turn of a task, that holds its processor for longer than this is a stall
+  /// (verge/stall.h); 0 for none. It is found within some 10 ms.
+  std::chrono::nanoseconds stall_after{std::chrono::milliseconds{100}};
+  /// Receives each stall once, while it lasts, one a second at most, with a backtrace. It is called
+  /// on the monitor's thread, which has to look after the timers: it must not wait for anything.
+  std::function<void(const stall&)> on_stall{};
   /// A priority of SCHED_FIFO, 1 to 99, for the thread that sleeps until the next timer and for the
   /// monitor; 0 for none. On a busy machine timers are then nearly as exact as on an idle one. The
   /// first callback after such a sleep begins at that priority, and becomes an ordinary one if it
@@ -108,8 +115,16 @@ struct processor_stats {
   std::uint64_t timers_stolen{0};   ///< those of them that belonged to another processor
   std::uint64_t tasks_run{0};       ///< how often a task or callback was run or resumed
   std::uint64_t tasks_queued{0};    ///< waiting to run
+  std::uint64_t tasks_stolen{0};    ///< how often it took ready ones from another's queue
   std::uint64_t wakeups{0};         ///< how often a thread was woken for it
-  lateness_histogram lateness;      ///< how late the timers fired
+  /// How long a thread has held it: to run something, or to look for something to run.
+  std::chrono::nanoseconds busy{0};
+  lateness_histogram lateness;  ///< how late the timers fired
+  /// How long callbacks and turns of tasks take. While it is busy one in 17 is measured, and
+  /// stands for 17.
+  duration_histogram turns;
+  /// How long what is ready waits in a queue until it runs: a sample.
+  duration_histogram ready_waits;
 };
 
 /// What limits the default number of processors, as found when the runtime was created.
@@ -127,14 +142,25 @@ struct runtime_stats {
   std::vector<processor_stats> processors;              ///< of each
   processors_from taken_from{processors_from::option};  ///< what decided their number
   processor_limits limits;                              ///< all 0 if the runtime was given a number
-  processor_stats total;             ///< including timers fired outside any processor
+  processor_stats total;  ///< including timers fired outside any processor
+  /// Any thread may start, stop and reset a timer, so these have no processor. A timer that is
+  /// reset while it is not pending counts as started: those that are pending are started - stopped
+  /// - fired, of one-shot timers.
+  std::uint64_t timers_started{0};
+  std::uint64_t timers_stopped{0};
+  std::uint64_t timers_reset{0};
+  std::uint64_t tasks_started{0};    ///< with go and spawn
+  std::uint64_t tasks_live{0};       ///< those of them that have not ended
+  std::uint64_t tasks_waiting{0};    ///< live, and neither ready nor running: about so many
   std::uint64_t poll_breaks{0};      ///< how often the poller was woken for an earlier timer
   std::uint64_t polls{0};            ///< how often a thread slept in the poller
   std::uint64_t monitor_wakeups{0};  ///< how often the system monitor ran
   std::uint64_t poll_rescues{0};     ///< how often it woke a poller sleeping past a timer
   std::uint64_t spare_used{0};       ///< how often a spare processor started, as all were stuck
-  std::uint64_t threads{0};          ///< worker threads started
-  std::size_t timer_bytes{0};        ///< memory held for timers: nodes and queues
+  std::uint64_t stalls{0};           ///< turns longer than runtime_options::stall_after
+  std::chrono::nanoseconds longest_stall{0};  ///< so far, to within some 10 ms
+  std::uint64_t threads{0};                   ///< worker threads started; they end with the runtime
+  std::size_t timer_bytes{0};                 ///< memory held for timers: nodes and queues
   /// How long threads have waited awake for precise timers, and by how much such a thread wakes
   /// earlier than the timer at present.
   std::chrono::nanoseconds precise_waits{0};

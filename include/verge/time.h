@@ -158,28 +158,30 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
 /// end it, cancel a context that it waits under or close a channel that it reads.
 template <class Rep, class Period, class F>
 timer after_func(std::chrono::duration<Rep, Period> d, F&& f, timer_options options = {}) {
-  return detail::handle_access::make<timer>(detail::start_func_timer(
-      detail::timers_here(), saturate(d).count(), std::forward<F>(f), detail::slack_of(options)));
+  return detail::handle_access::make<timer>(
+      detail::start_func_timer(detail::timers_here(), saturate(d).count(), std::forward<F>(f),
+                               detail::slack_of(options), options.label));
 }
 template <class Rep, class Period, class F>
 timer after_func(runtime& rt, std::chrono::duration<Rep, Period> d, F&& f,
                  timer_options options = {}) {
-  return detail::handle_access::make<timer>(detail::start_func_timer(
-      detail::timers_of(rt), saturate(d).count(), std::forward<F>(f), detail::slack_of(options)));
+  return detail::handle_access::make<timer>(
+      detail::start_func_timer(detail::timers_of(rt), saturate(d).count(), std::forward<F>(f),
+                               detail::slack_of(options), options.label));
 }
 /// The same at a time point of verge::clock or std::chrono::steady_clock.
 template <class Clock, class Duration, class F>
 timer after_func(std::chrono::time_point<Clock, Duration> when, F&& f, timer_options options = {}) {
   return detail::handle_access::make<timer>(
       detail::start_func_timer_at(detail::timers_here(), detail::count_of(when), std::forward<F>(f),
-                                  detail::slack_of(options)));
+                                  detail::slack_of(options), options.label));
 }
 template <class Clock, class Duration, class F>
 timer after_func(runtime& rt, std::chrono::time_point<Clock, Duration> when, F&& f,
                  timer_options options = {}) {
   return detail::handle_access::make<timer>(
       detail::start_func_timer_at(detail::timers_of(rt), detail::count_of(when), std::forward<F>(f),
-                                  detail::slack_of(options)));
+                                  detail::slack_of(options), options.label));
 }
 
 /// Returns a channel that receives the time after `d`. Dropping the channel stops the timer.
@@ -298,16 +300,16 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
 template <class Rep, class Period, class F>
 ticker every(std::chrono::duration<Rep, Period> period, F&& f,
              missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
-  return detail::handle_access::make<ticker>(
-      detail::make_function_ticker(detail::timers_here(), saturate(period).count(),
-                                   std::forward<F>(f), detail::ticking(policy, options)));
+  return detail::handle_access::make<ticker>(detail::make_function_ticker(
+      detail::timers_here(), saturate(period).count(), std::forward<F>(f),
+      detail::ticking(policy, options), options.label));
 }
 template <class Rep, class Period, class F>
 ticker every(runtime& rt, std::chrono::duration<Rep, Period> period, F&& f,
              missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
-  return detail::handle_access::make<ticker>(
-      detail::make_function_ticker(detail::timers_of(rt), saturate(period).count(),
-                                   std::forward<F>(f), detail::ticking(policy, options)));
+  return detail::handle_access::make<ticker>(detail::make_function_ticker(
+      detail::timers_of(rt), saturate(period).count(), std::forward<F>(f),
+      detail::ticking(policy, options), options.label));
 }
 
 /// The same on an absolute grid: f is called at start + n * period, beginning with the first such
@@ -321,7 +323,7 @@ ticker every(std::chrono::time_point<Clock, Duration> start,
              missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
   return detail::handle_access::make<ticker>(detail::make_function_ticker_at(
       detail::timers_here(), detail::count_of(start), saturate(period).count(), std::forward<F>(f),
-      detail::ticking(policy, options)));
+      detail::ticking(policy, options), options.label));
 }
 template <class Clock, class Duration, class Rep, class Period, class F>
 ticker every(runtime& rt, std::chrono::time_point<Clock, Duration> start,
@@ -329,7 +331,7 @@ ticker every(runtime& rt, std::chrono::time_point<Clock, Duration> start,
              missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
   return detail::handle_access::make<ticker>(detail::make_function_ticker_at(
       detail::timers_of(rt), detail::count_of(start), saturate(period).count(), std::forward<F>(f),
-      detail::ticking(policy, options)));
+      detail::ticking(policy, options), options.label));
 }
 
 /// Returns the channel of a ticker without a handle: it ticks until the channel is dropped. If the

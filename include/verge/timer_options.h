@@ -21,6 +21,11 @@ struct timer_options {
   /// (runtime_stats::precise_waits). No timer fires early, precise or not. Slack is ignored. With
   /// engines other than the default one, and in simulated time, it changes nothing.
   bool precise{false};
+  /// What the timer is called in traces, dumps, reports of stalls and the inspector: for timers and
+  /// tickers with a function, when they are made. Without one, that is the function in which the
+  /// callable was written. The text must outlive the timer: a literal. A function object of more
+  /// than 8 bytes is then allocated, where otherwise 16 fit into the timer.
+  const char* label{nullptr};
 };
 
 namespace detail {

@@ -33,11 +33,13 @@
 #include <verge/chan.h>
 #include <verge/clock.h>
 #include <verge/context.h>
+#include <verge/dump.h>
 #include <verge/duration.h>
 #include <verge/endpoint.h>
 #include <verge/errors.h>
 #include <verge/fd.h>
 #include <verge/group.h>
+#include <verge/inspect.h>
 #include <verge/io.h>
 #include <verge/log.h>
 #include <verge/loop.h>
@@ -49,9 +51,11 @@
 #include <verge/select.h>
 #include <verge/shared_queue.h>
 #include <verge/simulation.h>
+#include <verge/stall.h>
 #include <verge/task.h>
 #include <verge/time.h>
 #include <verge/timeout.h>
 #include <verge/timer_options.h>
+#include <verge/trace.h>
 #include <verge/under.h>
 #include <verge/version.h>

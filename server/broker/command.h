@@ -69,6 +69,10 @@ enum class verb : std::uint8_t {
   leave,       ///< the client is disconnected
 };
 
+/// Whether the broker can keep the reply to such a command with a once_key: those with bodies are
+/// not written down.
+bool keeps_reply(verb v) noexcept;
+
 /// What a put does if a task of its tube has the same key.
 enum class if_exists : std::uint8_t { keep, replace, refuse };
 

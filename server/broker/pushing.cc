@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "broker.h"
+#include "mix.h"
 #include "push_note.h"
 
 namespace verge::server {
@@ -12,14 +13,6 @@ namespace {
 
 /// The names of notes that are push settings: this, and the tube.
 constexpr std::string_view prefix = "push/";
-
-std::uint64_t scrambled(std::uint64_t n) noexcept {
-  n ^= n >> 33;
-  n *= 0xff51afd7ed558ccdU;
-  n ^= n >> 33;
-  n *= 0xc4ceb9fe1a85ec53U;
-  return n ^ (n >> 33);
-}
 
 }  // namespace
 
@@ -110,8 +103,8 @@ void broker::run_undelivered(client& c, const command& cmd) {
   } else {
     const push_settings* const found = push_of(e->home->name);
     const push_settings settings = found != nullptr ? *found : push_settings{};
-    const std::uint64_t random = scrambled(
-        options_.seed ^ scrambled(e->fields.id + (std::uint64_t{e->fields.reserves} << 40)));
+    const std::uint64_t random =
+        mix(options_.seed ^ mix(e->fields.id + (std::uint64_t{e->fields.reserves} << 40)));
     const nanoseconds delay = retry_delay(settings, e->fields, cmd.time, random);
     const std::uint32_t most = cmd.give_up ? 1 : attempts_of(settings, e->fields);
     const std::string tube = e->home->name;

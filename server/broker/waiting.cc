@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "broker.h"
+#include "mix.h"
 
 namespace verge::server {
 
@@ -11,14 +12,6 @@ namespace {
 
 /// In the last second of a lease its client is not left waiting for another task.
 constexpr std::chrono::nanoseconds safety_margin = std::chrono::seconds(1);
-
-std::uint64_t mix(std::uint64_t n) noexcept {
-  n ^= n >> 30;
-  n *= 0xbf58476d1ce4e5b9U;
-  n ^= n >> 27;
-  n *= 0x94d049bb133111ebU;
-  return n ^ (n >> 31);
-}
 
 clock::time_point after(clock::time_point now, nanoseconds d) noexcept {
   const auto most = clock::time_point::max() - now;

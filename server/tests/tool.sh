@@ -1,10 +1,11 @@
 #!/bin/bash
 # `verge token`, `verge top` and the doors of `verge serve`, as an operator uses them.
-# usage: tool.sh VERGE SOCKET_LAUNCHER
+# usage: tool.sh VERGE SOCKET_LAUNCHER LIVE_SHOP
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/support/served.sh"
 verge=$(realpath "$1")
 launcher=$(realpath "$2")
+live_shop=$(realpath "$3")
 cd "$scratch" || exit
 failed=0
 expect() {  # PATTERN COMMAND...
@@ -50,6 +51,21 @@ expect '*read tokens and certificate again*' cat log
 stop_server
 expect '{"time":"*Z","event":"started","version":"*"event":"reloaded"*"event":"stopped","status":0}' cat errors
 grep -q "$token" log errors && { echo "FAILED: the token is in the log"; failed=1; }
+
+# Top of a program with an inspector, which is told apart by what answers.
+"$live_shop" --timers 20000 --port 0 --seconds 300 >shop 2>shop_errors &
+shop=$!
+for ((i = 0; i < 600; ++i)); do
+  grep -q 'http://' shop && break
+  sleep 0.1
+done
+inspected=$(sed -n 's|.*http://\([^/]*\)/.*|\1|p' shop)
+expect 'process * processors by *timers: 20*pending*late: half*  p0 *  due*within*reminder*courier*sleep*' \
+  "$verge" top "$inspected" --times 1
+expect 'process *process *' "$verge" top --at "$inspected" --times 2 --every 0.05 --rows 3
+kill "$shop"
+wait "$shop"
+expect '*nothing answers at*' "$verge" top "$inspected" --times 1
 
 # Socket activation: two sockets that listen before the server does, and connections that wait in them.
 expect '*needs one or two sockets of systemd*' "$verge" serve --socket-activation --data none

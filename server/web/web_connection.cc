@@ -40,23 +40,10 @@ bool may_repeat(const http::request& r) {
   return r.method() == "POST" && !key.empty();
 }
 
-/// Whether the broker can keep the reply, on disk: it has no bodies.
+/// Whether the broker keeps the reply, on disk.
 bool is_kept_by_broker(const operation& op) {
-  if (op.what != operation::kind::ask || op.commands.size() != 1) return false;
-  switch (op.commands.front().what) {
-    case verb::put:
-    case verb::put_many:
-    case verb::remove:
-    case verb::release:
-    case verb::bury:
-    case verb::touch:
-    case verb::kick:
-    case verb::kick_task:
-    case verb::pause:
-      return true;
-    default:
-      return false;
-  }
+  return op.what == operation::kind::ask && op.commands.size() == 1 &&
+         keeps_reply(op.commands.front().what);
 }
 
 std::string print_of(const http::request& r) {

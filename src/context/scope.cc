@@ -22,8 +22,11 @@ struct scope_timer {
 
   /// A callback (timer/callback.cc), as a large tree takes a while to finish and must not delay
   /// other timers.
-  static constexpr timer_behaviour armed{
-      .fire = &fire_callback, .invoke = &passed, .destroy = &bury, .take = &take_callback};
+  static constexpr timer_behaviour armed{.fire = &fire_callback,
+                                         .invoke = &passed,
+                                         .destroy = &bury,
+                                         .take = &take_callback,
+                                         .written = "deadline of a context"};
   /// Stopped: it has dropped its share of the scope.
   static constexpr timer_behaviour stopped{.fire = &nothing, .invoke = nullptr, .destroy = nullptr};
 };

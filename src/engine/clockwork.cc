@@ -8,6 +8,7 @@ namespace verge::detail {
 clockwork::clockwork(std::unique_ptr<timer_engine> e, scheduler& s, engine_host& host)
     : node_store(e->layout(), s),
       engine_(std::move(e)),
+      counts_(engine_->counts_totals() ? nullptr : std::make_unique<operation_counts>()),
       quick_(dynamic_cast<hybrid*>(engine_.get())),
       host_(host),
       in_real_time_(!host.simulated()),
@@ -20,6 +21,34 @@ clockwork::clockwork(std::unique_ptr<timer_engine> e, scheduler& s, engine_host&
 std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
   // The cheap time is ahead of the true one: `when` may be between the two.
   return when > cheap_now() ? when : std::max(when, as_time(host_.now()));
+}
+
+/// Not instrumented: that the read may race, and its result is dropped then, is intended.
+[[gnu::no_sanitize("thread")]] const char* clockwork::peek_label(const timer_node& t) noexcept {
+  return *reinterpret_cast<const char* const volatile*>(t.payload + periodic_payload_bytes);
+}
+
+void clockwork::trace_to(trace_ring* ring) noexcept {
+  traced_.store(ring, std::memory_order_release);
+  auto* const h = dynamic_cast<hybrid*>(engine_.get());
+  quick_.store(ring != nullptr ? nullptr : h, std::memory_order_relaxed);
+  // The program may be ending (halt()), or this be the child of a fork: each sets its mark, and
+  // then this pointer. So if the mark is not seen here, theirs is the later store.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (has(is_closing | is_forked | is_halted | has_ended)) {
+    quick_.store(nullptr, std::memory_order_relaxed);
+  }
+}
+
+void clockwork::record(trace_ring& ring, trace_event::kind what, const timer_node& t,
+                       std::int64_t when) noexcept {
+  const timer_behaviour* const does = t.does.load(std::memory_order_relaxed);
+  ring.add_shared({.time = fast_clock::now(),
+                   .value = when,
+                   .what = what,
+                   .id = &t,
+                   .label = does != nullptr && does->labelled ? peek_label(t) : nullptr,
+                   .written = does != nullptr ? does->written : nullptr});
 }
 
 void clockwork::close() noexcept {
@@ -42,7 +71,9 @@ void clockwork::end(void (*at_end)(timer_node&) noexcept, std::shared_ptr<void> 
 
 void clockwork::start_slowly(timer_node& t, std::int64_t when, std::int64_t period) {
   refuse_if_ended();
+  trace(trace_event::kind::start, t, when);  // before it can fire
   engine_->start(t, when, period);
+  if (counts_ != nullptr) counts_->started();
   if (ended()) [[unlikely]]
     take_off_again(t);
 }
@@ -50,6 +81,9 @@ void clockwork::start_slowly(timer_node& t, std::int64_t when, std::int64_t peri
 bool clockwork::reset_slowly(timer_node& t, std::int64_t when, std::int64_t period) {
   refuse_if_ended();
   const bool was_waiting = engine_->reset(t, when, period);
+  // If it was not waiting it begins anew. It may have fired already; a trace sorts by time.
+  trace(was_waiting ? trace_event::kind::reset : trace_event::kind::start, t, when);
+  if (counts_ != nullptr) was_waiting ? counts_->reset() : counts_->started();
   if (ended()) [[unlikely]]
     take_off_again(t);
   return was_waiting;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <base/trace_log.h>
 #include <clock/arithmetic.h>
 #include <clock/fast_clock.h>
 #include <engine/engine.h>
@@ -57,6 +58,13 @@ class [[gnu::visibility("hidden")]] clear_up_after {
 /// next operation on a timer clears up, or the next check of the timers that are due.
 class [[gnu::visibility("hidden")]] clear_up_later
     : public clear_up_after{public : clear_up_later() noexcept : clear_up_after(not_here()){}};
+
+/// A timer that is pending, as a thread sees it that has no reference on it.
+struct pending_timer {
+  std::int64_t due;
+  const timer_behaviour* does;
+  const char* label;  ///< null if it was given none
+};
 
 class clockwork final : public node_store {
  public:
@@ -128,7 +136,7 @@ class clockwork final : public node_store {
   bool stop(timer_node& t, const clear_up_after& unlocked) noexcept {
     if (hybrid* const h = quick()) return h->hybrid::stop(t);
     unlocked.of_ = this;
-    return engine_->stop(t);
+    return stop_slowly(t);
   }
   bool reset(timer_node& t, std::int64_t when, std::int64_t period,
              const clear_up_after& unlocked) {
@@ -147,13 +155,38 @@ class clockwork final : public node_store {
   /// engine's, so the caller clears up before.
   left_with stop_for_good(timer_node& t) noexcept {
     hybrid* const h = quick();
-    return h != nullptr ? h->hybrid::stop_for_good(t) : engine_->stop_for_good(t);
+    return h != nullptr ? h->hybrid::stop_for_good(t) : stop_for_good_slowly(t);
   }
 
   /// The engine, if it is the default one and the runtime has not ended in any way; else nullptr.
   hybrid* quick() const noexcept { return quick_.load(std::memory_order_relaxed); }
 
   timer_engine& its_engine() noexcept { return *engine_; }
+  /// Calls f(const pending_timer&) for about `most` of the pending timers, evenly spread, without a
+  /// lock. Returns for how many each stands. Some that are started or stopped meanwhile are
+  /// missing.
+  template <class F>
+  std::size_t sample_pending(std::size_t most, std::uint32_t seed, F&& f) {
+    return nodes().sample_live(most, seed, [&](const void* memory) {
+      const std::uint32_t life = slab_pool::version(memory);
+      const timer_node& t = timer_in(memory);
+      // Armed in this life, if it has not ended by the second look: so what was written before is
+      // there, and not overwritten.
+      pending_timer p{.due = engine_->due_of(t), .does = nullptr, .label = nullptr};
+      if (p.due == 0) return;
+      p.does = t.does.load(std::memory_order_acquire);
+      if (p.does != nullptr && p.does->labelled) p.label = peek_label(t);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (p.does != nullptr && slab_pool::version(memory) == life) f(p);
+    });
+  }
+  /// From now on operations on timers are recorded there, which takes them off the fast path; or,
+  /// with nullptr, not any more. The ring outlives the clockwork's use.
+  void trace_to(trace_ring* ring) noexcept;
+  /// What start, stop and reset have done.
+  timer_totals totals() const noexcept {
+    return counts_ != nullptr ? counts_->sum() : engine_->totals();
+  }
 
   /// The runtime ends, and no timer fires any more; but other threads may be using handles.
   void close() noexcept;
@@ -179,9 +212,36 @@ class clockwork final : public node_store {
 
   static constexpr std::int64_t soon = 5'000;
 
+  /// The label in the payload of a node that may be freed and used anew at the same time: the
+  /// caller finds out, and does not use it then.
+  static const char* peek_label(const timer_node& t) noexcept;
+
   ~clockwork() override = default;
   void start_slowly(timer_node& t, std::int64_t when, std::int64_t period);
+  bool stop_slowly(timer_node& t) noexcept {
+    const bool was_waiting = engine_->stop(t);
+    if (was_waiting) note_stop(t);
+    return was_waiting;
+  }
+  left_with stop_for_good_slowly(timer_node& t) noexcept {
+    bool was_waiting = false;
+    const left_with left = engine_->stop_for_good(t, was_waiting);
+    if (was_waiting) note_stop(t);
+    return left;
+  }
+  /// The node may be another thread's by now: nothing of it is read, and its start has the name.
+  void note_stop(const timer_node& t) noexcept {
+    if (counts_ != nullptr) counts_->stopped();
+    if (trace_ring* const ring = traced_.load(std::memory_order_acquire)) [[unlikely]]
+      ring->add_shared({.time = fast_clock::now(), .what = trace_event::kind::stop, .id = &t});
+  }
   bool reset_slowly(timer_node& t, std::int64_t when, std::int64_t period);
+  void trace(trace_event::kind what, const timer_node& t, std::int64_t when = 0) const noexcept {
+    if (trace_ring* const ring = traced_.load(std::memory_order_acquire)) [[unlikely]]
+      record(*ring, what, t, when);
+  }
+  static void record(trace_ring& ring, trace_event::kind what, const timer_node& t,
+                     std::int64_t when) noexcept;
   /// A timer was started just as the runtime ended.
   void take_off_again(timer_node& t) noexcept;
   void clear_up() noexcept {
@@ -195,7 +255,10 @@ class clockwork final : public node_store {
   }
 
   std::unique_ptr<timer_engine> engine_;
+  /// For an engine that does not count; else null.
+  const std::unique_ptr<operation_counts> counts_;
   std::atomic<hybrid*> quick_;
+  std::atomic<trace_ring*> traced_{nullptr};
   engine_host& host_;
   const bool in_real_time_;
   bool coalesces_{false};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <type_traits>
 
 #include <clock/arithmetic.h>
+#include <engine/operation_counts.h>
 #include <node/node_store.h>
 #include <verge/detail/timer_node.h>
 
@@ -46,9 +48,23 @@ class engine_host {
   virtual unsigned firing_room() noexcept { return 128; }
   /// A timer that was due at `when` fires at `now`: for the figures.
   virtual void timer_fired(std::int64_t when, std::int64_t now) noexcept = 0;
+  /// The same, for a trace.
+  virtual void trace_fired(const timer_node& /*t*/, std::int64_t /*when*/) noexcept {}
+
+  /// By an engine, before a timer fires.
+  void fires(const timer_node& t, std::int64_t when, std::int64_t now) noexcept {
+    timer_fired(when, now);
+    if (traces_.load(std::memory_order_relaxed)) [[unlikely]]
+      trace_fired(t, when);
+  }
 
  protected:
   ~engine_host() = default;
+  /// Whether trace_fired() is to be called. A hint: one that comes late is harmless.
+  void trace_firings(bool on) noexcept { traces_.store(on, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> traces_{false};
 };
 
 /// What a check of a processor's timers found.
@@ -62,6 +78,15 @@ struct timer_check {
 struct timer_counts {
   std::uint64_t live{0};     ///< waiting to fire
   std::uint64_t deleted{0};  ///< stopped, and not yet taken off the queue
+};
+
+/// A wheel from outside: which slots are in use, a bit each, and how many timers are in the heap of
+/// those that are due soon.
+struct wheel_view {
+  static constexpr int levels = 8;
+  std::uint64_t used[levels]{};
+  std::size_t near{0};
+  std::size_t entries{0};
 };
 
 /// Which parties have references on a timer whose handle is being destroyed.
@@ -111,9 +136,9 @@ class timer_engine {
   virtual bool stop(timer_node& t) noexcept = 0;
   /// Stops a timer with a function whose handle is being destroyed, so no other thread can stop or
   /// reset it. The engine may take the node over if no callback runs or is to run, and the payload
-  /// need not be destroyed.
-  virtual left_with stop_for_good(timer_node& t) noexcept {
-    stop(t);
+  /// need not be destroyed. `was_waiting` is what stop() would have returned.
+  virtual left_with stop_for_good(timer_node& t, bool& was_waiting) noexcept {
+    was_waiting = stop(t);
     return caller_or_others(t);
   }
   /// Starts it again, or at another time. True if it was waiting.
@@ -158,6 +183,14 @@ class timer_engine {
   virtual bool can_trim() const noexcept { return false; }
 
   virtual timer_counts counts(unsigned p) const noexcept = 0;
+  /// When a timer is due, read without a lock; 0 if it is not armed, or the engine cannot tell. Of
+  /// any node of the engine's, also a free one.
+  virtual std::int64_t due_of(const timer_node& /*t*/) const noexcept { return 0; }
+  /// What the queue of processor p looks like. False if it is not a wheel.
+  virtual bool shape(unsigned /*p*/, wheel_view& /*out*/) const noexcept { return false; }
+  /// What start, stop and reset have done, if the engine counts it: counts_totals() says so.
+  virtual bool counts_totals() const noexcept { return false; }
+  virtual timer_totals totals() const noexcept { return {}; }
   virtual std::size_t bytes() const noexcept = 0;
 
   /// What is wrong with the queues - order, links, counters, what is published for sleepers - in

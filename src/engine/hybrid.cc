@@ -1,17 +1,24 @@
 #include <engine/hybrid.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <mutex>
 #include <new>
 #include <string>
 #include <utility>
 
+#include <base/probes.h>
 #include <base/yield_or_sleep.h>
 #include <node/node_store.h>
 
 namespace verge::detail {
 
 namespace {
+
+// tools/bpftrace/lateness.bt reads them.
+static_assert(offsetof(timer_behaviour, written) == 40 &&
+              offsetof(timer_behaviour, labelled) == 48);
+static_assert(sizeof(timer_node) - payload_bytes + periodic_payload_bytes == 40);
 
 /// How many timers are taken out under one lock at most.
 constexpr std::size_t batch_size = 32;
@@ -28,6 +35,14 @@ constexpr std::int64_t stale_constant = 1024;
 constexpr std::int64_t swept_at_once = 4096;
 
 constexpr std::size_t entries_per_move = 4096;
+
+/// The greater of the two, which `most` is from then on.
+std::uint64_t raise_to(std::atomic<std::uint64_t>& most, std::uint64_t value) noexcept {
+  std::uint64_t before = most.load(std::memory_order_relaxed);
+  while (before < value && !most.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
+  return std::max(before, value);
+}
 
 }  // namespace
 
@@ -71,6 +86,10 @@ bool hybrid::complete_reset(node& t, std::int64_t when, std::int64_t period,
                             timers::change so_far) {
   const bool was_armed = place_for_entry().finish_reset(so_far, t, when, period);
   if (was_armed) {
+    // Threads without a slot may miss a count of one another's.
+    tally& mine = tallies_[std::min(thread_slot(), thread_slot_count)];
+    mine.reset.store(mine.reset.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    mine.moved.store(mine.moved.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     count_and_look(-tally::one_left);
   } else {
     count_armed();
@@ -78,8 +97,9 @@ bool hybrid::complete_reset(node& t, std::int64_t when, std::int64_t period,
   return was_armed;
 }
 
-void hybrid::fire(timer_node& t, std::int64_t now) noexcept {
+void hybrid::fire(timer_node& t, std::int64_t when, std::int64_t now) noexcept {
   const timer_behaviour& does = *t.does.load(std::memory_order_acquire);
+  VERGE_PROBE4(fire, &t, when, now, &does);
   if (does.take != nullptr) return does.take(t, now);
   does.fire(t, now);
   node_store::of(t).release(t);
@@ -112,8 +132,8 @@ timer_check hybrid::run_due(timers& ts, std::int64_t now) noexcept {
       host_.wake_net_poller(ts.next.load(std::memory_order_relaxed));
     steps += left;
     for (std::size_t i = 0; i < n; ++i) {
-      host_.timer_fired(batch[i].when, now);
-      fire(*batch[i].timer, now);
+      host_.fires(*batch[i].timer, batch[i].when, now);
+      fire(*batch[i].timer, batch[i].when, now);
     }
     ran += static_cast<unsigned>(n);
     if (n < most && left != 0) break;  // nothing more is due
@@ -221,9 +241,11 @@ std::int64_t hybrid::entries() const noexcept {
 void hybrid::keep_tidy(tally& mine) noexcept {
   const bool under_way = sweep_or_begin();
   const std::uint32_t threads = std::min(thread_slots_used(), thread_slot_count);
-  mine.both.fetch_add(
-      under_way ? left_per_piece : stops_per_look(threads, made_.load(std::memory_order_relaxed)),
-      std::memory_order_relaxed);
+  const std::uint64_t more =
+      under_way ? left_per_piece : stops_per_look(threads, made_.load(std::memory_order_relaxed));
+  mine.both.fetch_add(more, std::memory_order_relaxed);
+  // Release, and after: a thread that sees this sees that the other was raised (totals()).
+  mine.raised.fetch_add(more, std::memory_order_release);
 }
 
 /// Does a piece of the pass that is under way, or looks whether one should begin. False if not.
@@ -283,6 +305,39 @@ timer_counts hybrid::counts(unsigned p) const noexcept {
   };
   const std::uint64_t mine = std::min(share(before + here) - share(before), here);
   return {.live = mine, .deleted = here - mine};
+}
+
+bool hybrid::shape(unsigned p, wheel_view& out) const noexcept {
+  if (p >= all().size()) return false;
+  timers& ts = *timers_[p];
+  std::lock_guard held(ts.lock);
+  const auto& wheel = ts.wheel();
+  for (int level = 0; level < wheel_view::levels; ++level) out.used[level] = wheel.used(level);
+  out.near = wheel.near_size();
+  out.entries = wheel.size();
+  return true;
+}
+
+/// Every entry that was left is one less in the low half of a tally, which is raised by known
+/// amounts: so the sum of what it was raised by, less what it is now, is how many were left. Read
+/// in this order a count that is under way is missing, and none is counted twice.
+timer_totals hybrid::totals() const noexcept {
+  timer_totals all;
+  const std::uint32_t slots = std::min(thread_slots_used(), thread_slot_count);
+  for (std::uint32_t i = 0; i <= slots; ++i) {
+    const tally& of = tallies_[i < slots ? i : thread_slot_count];
+    const std::uint64_t raised = of.raised.load(std::memory_order_acquire);
+    const std::uint32_t left = tally::until_look(of.both.load(std::memory_order_acquire));
+    const std::uint64_t others = left + of.moved.load(std::memory_order_relaxed);
+    if (raised > others) all.stopped += raised - others;
+    all.reset += of.reset.load(std::memory_order_relaxed);
+  }
+  all.stopped = raise_to(stopped_seen_, all.stopped);
+  std::uint64_t fired = 0;
+  for (const auto& ts : this->all()) fired += ts->fired.load(std::memory_order_relaxed);
+  // What was drained counts as stopped, and is neither pending nor fired.
+  all.started = raise_to(started_seen_, all.stopped + fired + static_cast<std::uint64_t>(live()));
+  return all;
 }
 
 std::size_t hybrid::bytes() const noexcept {

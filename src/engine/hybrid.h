@@ -72,7 +72,11 @@ class hybrid final : public timer_engine {
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
   bool stop(timer_node& t) noexcept override;
-  left_with stop_for_good(timer_node& t) noexcept override;
+  left_with stop_for_good(timer_node& t, bool& was_waiting) noexcept override;
+  left_with stop_for_good(timer_node& t) noexcept {
+    bool was_waiting = false;
+    return hybrid::stop_for_good(t, was_waiting);
+  }
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
   /// The same, if no other thread stops or resets it meanwhile.
   bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period);
@@ -92,6 +96,13 @@ class hybrid final : public timer_engine {
   bool can_trim() const noexcept override { return chunks_.can_trim(); }
 
   timer_counts counts(unsigned p) const noexcept override;
+  std::int64_t due_of(const timer_node& t) const noexcept override {
+    // Acquire: what was written before the timer was armed.
+    return hybrid_word::due(static_cast<const node&>(t).word.load(std::memory_order_acquire));
+  }
+  bool shape(unsigned p, wheel_view& out) const noexcept override;
+  bool counts_totals() const noexcept override { return true; }
+  timer_totals totals() const noexcept override;
   std::size_t bytes() const noexcept override;
   [[nodiscard]] std::string verify() const override;
 
@@ -151,6 +162,14 @@ class hybrid final : public timer_engine {
       return static_cast<std::uint32_t>(both);
     }
     std::atomic<std::uint64_t> both{one_left};
+    // The rest is for the figures: nothing but resets is counted on the fast path, as the low half
+    // of `both` has counted everything that left an entry.
+    /// By how much the low half was raised. Written after that.
+    std::atomic<std::uint64_t> raised{one_left};
+    /// Entries left by a reset that needed a new one. Written before that one is counted.
+    std::atomic<std::uint64_t> moved{0};
+    /// Resets of timers that were pending.
+    std::atomic<std::uint64_t> reset{0};
   };
 
   std::span<const std::unique_ptr<timers>> all() const noexcept {
@@ -170,6 +189,7 @@ class hybrid final : public timer_engine {
   void count_armed() noexcept;
   void count_stopped() noexcept;
   std::uint64_t count(std::uint32_t slot, std::uint64_t change) noexcept;
+  void count_reset() noexcept;
   void tidy(std::uint32_t slot) noexcept { keep_tidy(tallies_[slot]); }
   void count_and_look(std::uint64_t change) noexcept;
   void keep_tidy(tally& mine) noexcept;
@@ -177,7 +197,7 @@ class hybrid final : public timer_engine {
   bool sweep_piece(timers& ts, std::uint64_t pass) noexcept;
   std::int64_t live() const noexcept;
   std::int64_t entries() const noexcept;
-  static void fire(timer_node& t, std::int64_t now) noexcept;
+  static void fire(timer_node& t, std::int64_t when, std::int64_t now) noexcept;
 
   engine_host& host_;
   const slab_pool* nodes_{nullptr};
@@ -190,6 +210,10 @@ class hybrid final : public timer_engine {
   std::atomic<std::uint64_t> pass_{0};
   /// What come_up_early() has said, for wheels that are yet to be made.
   std::atomic<std::int64_t> early_{0};
+  /// The greatest totals that were seen: what is counted while they are computed may be missing,
+  /// and must not make them smaller than they were.
+  mutable std::atomic<std::uint64_t> started_seen_{0};
+  mutable std::atomic<std::uint64_t> stopped_seen_{0};
   /// The last one of these is for threads that have no slot, and shared by them.
   std::array<tally, thread_slot_count + 1> tallies_;
 };
@@ -227,8 +251,9 @@ inline bool hybrid::stop(timer_node& t) noexcept {
   return true;
 }
 
-inline left_with hybrid::stop_for_good(timer_node& t) noexcept {
+inline left_with hybrid::stop_for_good(timer_node& t, bool& was_waiting) noexcept {
   const timers::disarmed was = timers::disarm(static_cast<node&>(t));
+  was_waiting = was != timers::disarmed::no;
   if (was == timers::disarmed::no) return caller_or_others(t);
   count_stopped();
   if (was == timers::disarmed::by_holder) return left_with::others;
@@ -251,7 +276,16 @@ inline bool hybrid::reset_alone(timer_node& t, std::int64_t when, std::int64_t p
 
 inline bool hybrid::finish_reset(node& t, std::int64_t when, std::int64_t period,
                                  timers::change so_far) {
-  return so_far == timers::change::was_armed || complete_reset(t, when, period, so_far);
+  if (so_far != timers::change::was_armed) return complete_reset(t, when, period, so_far);
+  count_reset();
+  return true;
+}
+
+inline void hybrid::count_reset() noexcept {
+  const std::uint32_t slot = thread_slot();
+  // A thread without a slot shares the last place, and may miss a count of another.
+  auto& mine = tallies_[slot < thread_slot_count ? slot : thread_slot_count].reset;
+  mine.store(mine.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 /// Only the slot's thread writes there.

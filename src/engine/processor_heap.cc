@@ -119,11 +119,11 @@ void processor_heap::start(timer_node& t, std::int64_t when, std::int64_t period
 
 bool processor_heap::stop(timer_node& t) noexcept { return del_timer(static_cast<node&>(t)); }
 
-left_with processor_heap::stop_for_good(timer_node& t) noexcept {
+left_with processor_heap::stop_for_good(timer_node& t, bool& was_waiting) noexcept {
   node& n = static_cast<node&>(t);
   bool left = false;
   const bool no_payload = n.does.load(std::memory_order_acquire)->destroy == nullptr;
-  del_timer(n, [&] {
+  was_waiting = del_timer(n, [&] {
     // A pending timer has the handle's reference and the heap's, and every firing has one. Acquire:
     // what a callback did that has just ended happens before the end of the handle.
     left = no_payload && n.refs.load(std::memory_order_acquire) == 2;

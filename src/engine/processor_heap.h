@@ -27,7 +27,7 @@ class processor_heap final : public timer_engine {
 
   void start(timer_node& t, std::int64_t when, std::int64_t period) override;
   bool stop(timer_node& t) noexcept override;
-  left_with stop_for_good(timer_node& t) noexcept override;
+  left_with stop_for_good(timer_node& t, bool& was_waiting) noexcept override;
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
 
   timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override;

@@ -128,7 +128,7 @@ class alignas(128) queue_thread {
         t = static_cast<node*>(due.timer);
         // A thread that starts a timer moves a wheel's hand as well, and may be ahead of `now`.
         if (due.when > now) now = host_.now();
-        host_.timer_fired(due.when, now);
+        host_.fires(*t, due.when, now);
         if (due.periodic) error = repeat(*t, due.when, now);
       }
       t->does.load(std::memory_order_acquire)->fire(*t, now);

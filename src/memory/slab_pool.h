@@ -174,6 +174,25 @@ class slab_pool {
     }
   }
 
+  /// Calls f(void*) for nodes in use, about `most` of them, evenly spread: 16 in a row, and then
+  /// the next ones so far behind that the last are near the end; `seed` decides where it begins.
+  /// Returns for how many each of them stands. Nodes may be allocated and freed concurrently, so f
+  /// may be passed a free one, and reads nothing but atomics.
+  template <class F>
+  std::size_t sample_live(std::size_t most, std::uint32_t seed, F&& f) const {
+    constexpr std::size_t row = 16;
+    const std::size_t carved = nodes_carved();
+    const std::size_t step = carved / std::max<std::size_t>(most, 1) + 1;
+    for (std::size_t first = seed % step * row; first < carved; first += step * row) {
+      for (std::size_t n = first; n < std::min(first + row, carved); ++n) {
+        void* const node =
+            at(static_cast<std::uint32_t>(n / per_chunk_ << place_bits | n % per_chunk_));
+        if (is_live(version(node))) f(node);
+      }
+    }
+    return step;
+  }
+
   /// Brackets a check whether the pool is ending, and its use if it is not. Costs two stores: the
   /// thread that ends the pool pays for the fence between the first store and the check. That
   /// thread first sets the mark that visitors check, then calls wait_for_visits(). Visits do not

@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::size_t page = 4096;
 /// How many indices are looked at under one lock: some 10 us.
-constexpr std::size_t piece = 4096;
+constexpr std::size_t indices_at_once = 4096;
 
 }  // namespace
 
@@ -112,7 +112,7 @@ std::size_t slab_pool::choose_leaving() noexcept {
 void slab_pool::clear_depot_of_leaving() noexcept {
   for (std::size_t at = 0;;) {
     const std::lock_guard lock(mutex_);
-    for (std::size_t n = 0; n < piece && at < top_; ++n) {
+    for (std::size_t n = 0; n < indices_at_once && at < top_; ++n) {
       std::uint32_t& index = depot(at);
       if (tables_->where[index >> place_bits] != presence::leaving) {
         ++at;

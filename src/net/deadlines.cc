@@ -98,7 +98,8 @@ std::error_code io_descriptor::arm_locked(direction& d, std::int64_t when,
 /// Each arming has a reference until it is stopped or its firing has ended.
 std::error_code io_descriptor::arm_for_locked(direction& d, std::int64_t when,
                                               const clear_up_after& unlocked) {
-  static constexpr timer_behaviour behaviour{.fire = &fire, .invoke = nullptr, .destroy = nullptr};
+  static constexpr timer_behaviour behaviour{
+      .fire = &fire, .invoke = nullptr, .destroy = nullptr, .written = "deadline of a descriptor"};
   static_assert(fits_in_node<deadline_of>);
   if (d.timer == nullptr) {
     d.timer = &home_.scheduler->timers().make();

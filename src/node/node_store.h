@@ -124,6 +124,10 @@ class [[gnu::visibility("hidden")]] node_store {
   virtual ~node_store() = default;
 
   slab_pool& nodes() noexcept { return nodes_; }
+  const timer_node& timer_in(const void* memory) const noexcept {
+    return *reinterpret_cast<const timer_node*>(static_cast<const std::byte*>(memory) +
+                                                layout_.timer_at);
+  }
   /// Allocates a node. Throws std::bad_alloc.
   void* allocate() {
     void* const memory = nodes_.try_allocate();

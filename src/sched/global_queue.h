@@ -33,9 +33,11 @@ class global_queue {
 
   void push_locked(runnable& r) noexcept {
     others_.push_back(r);
+    ++pushed_;
     count();
   }
   void append_locked(ready_list&& list) noexcept {
+    pushed_ += static_cast<std::uint32_t>(list.size());
     others_.append(std::move(list));
     count();
   }
@@ -46,7 +48,10 @@ class global_queue {
 
   runnable* pop_locked() noexcept {
     runnable* r = fired_.pop_front();
-    if (r == nullptr) r = others_.pop_front();
+    if (r == nullptr) {
+      r = others_.pop_front();
+      if (r != nullptr) ++popped_;
+    }
     if (r != nullptr) ++taken_;
     count();
     return r;
@@ -74,6 +79,21 @@ class global_queue {
     return fired_.empty() && (others_.empty() || spawned_base::is_new(*others_.front()));
   }
 
+  // How long something waits here: one at a time is watched, the last one at that moment.
+
+  bool wants_watch_locked() const noexcept {
+    return watched_since_ == 0 && pushed_ % pushes_per_watch == 0 && !others_.empty();
+  }
+  void watch_last_locked(std::int64_t now) noexcept {
+    watched_ = pushed_;
+    watched_since_ = now;
+  }
+  /// Since when the one that was watched has waited, if it has been taken; else 0.
+  std::int64_t taken_since_locked() noexcept {
+    if (watched_since_ == 0 || static_cast<std::int32_t>(popped_ - watched_) < 0) return 0;
+    return std::exchange(watched_since_, 0);
+  }
+
   /// How many were ever taken. It tells the monitor whether the queue moves.
   std::uint32_t taken_locked() const noexcept { return taken_; }
 
@@ -83,6 +103,12 @@ class global_queue {
   ready_list others_;
   ready_list fired_;
   std::uint32_t taken_{0};
+  static constexpr std::uint32_t pushes_per_watch = 16;
+  /// How many came into and left the second list, and which of them is watched.
+  std::uint32_t pushed_{0};
+  std::uint32_t popped_{0};
+  std::uint32_t watched_{0};
+  std::int64_t watched_since_{0};
   std::atomic<std::size_t> size_{0};
 };
 

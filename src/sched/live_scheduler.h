@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <engine/engine.h>
@@ -19,6 +21,7 @@
 #include <sched/progress_watch.h>
 #include <sched/realtime.h>
 #include <sched/spare_processors.h>
+#include <sched/stall_watch.h>
 #include <sched/wake_up_lag.h>
 #include <verge/detail/scheduling.h>
 
@@ -31,10 +34,10 @@
 ///
 /// The parts, each with its own rules: processor_set.h, global_queue.h, idle_set.h, poll_turn.h,
 /// monitor.h, progress_watch.h, spare_processors.h, job_list.h. What the scheduler does with them:
-/// schedule.cc (what to run next), ready.cc (what has become ready, and which worker to wake for
-/// it), workers.cc (threads, and the processors they hold), resize.cc (the number of processors),
-/// end.cc (how it ends), sysmon.cc (what the monitor looks at), spares.cc (what runs while all
-/// processors are stuck), live_scheduler.cc (the rest).
+/// schedule.cc (what to run next), turns.cc (turns that are measured and traced), ready.cc (what
+/// has become ready, and which worker to wake for it), workers.cc (threads, and the processors they
+/// hold), resize.cc (the number of processors), end.cc (how it ends), sysmon.cc (what the monitor
+/// looks at), spares.cc (what runs while all processors are stuck), live_scheduler.cc (the rest).
 ///
 /// Ground rules
 ///  - `lock_` guards the lists of workers and whatever the parts say it guards. It is never held
@@ -71,6 +74,10 @@ class live_scheduler final : public scheduler, public engine_host, private monit
                  int realtime_priority = 0);
   ~live_scheduler();
 
+  /// Before start(): when a turn is a stall, in nanoseconds, 0 for never; and what is told.
+  void watch_stalls(std::int64_t after, stall_watch::handler report) {
+    stalls_.set(after, std::move(report));
+  }
   /// The timers must exist before anything is made ready. Starts the monitor.
   void start(clockwork& timers);
 
@@ -126,6 +133,18 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   unsigned firing_room() noexcept override;
   void timer_fired(std::int64_t when, std::int64_t now) noexcept override;
 
+  void trace_fired(const timer_node& t, std::int64_t when) noexcept override;
+
+  // --- turns.cc: traces, one at a time.
+
+  /// Begins to record into rings of that size, if there are none yet. Throws std::logic_error if a
+  /// trace is under way, and std::bad_alloc.
+  void begin_trace(std::size_t size);
+  /// Ends it. Calls the first for the number and the ring of each processor, the second for the
+  /// ring of operations on timers.
+  void end_trace(const std::function<void(unsigned, const trace_ring&)>& of_processor,
+                 const std::function<void(const trace_ring&)>& of_operations);
+
   // Figures, from any thread.
   const processor_set& all_processors() const noexcept { return all_; }
   const foreign_figures& foreign() const noexcept { return foreign_; }
@@ -139,6 +158,20 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   /// How early the sleeper aims for a precise timer, in nanoseconds.
   std::int64_t precise_lead() const noexcept { return lead_.load(std::memory_order_relaxed); }
   const realtime& priority() const noexcept { return realtime_; }
+  const job_lists& jobs() const noexcept { return jobs_; }
+  stall_watch& stalls() noexcept { return stalls_; }
+  /// How many of the processors run something, or look for something to run.
+  unsigned running() const noexcept { return processors() - std::min(idle_.count(), processors()); }
+  /// What each processor in use does, for reports.
+  struct processor_state {
+    unsigned id;
+    bool busy;           ///< a worker holds it
+    std::int64_t since;  ///< in its present turn, or if there is none, since it holds it
+    std::uint32_t queued;
+  };
+  std::vector<processor_state> processor_states() const;
+  /// How long workers have held p, in nanoseconds.
+  std::int64_t held_for(const processor& p) const noexcept;
 
   /// Until when the worker that polls may sleep; 0 while none does. For tests.
   std::int64_t polls_until() const noexcept { return poll_.until(); }
@@ -154,10 +187,17 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   void work(worker& w) noexcept;
   runnable* schedule(worker& w) noexcept;
   void run(worker& w, runnable& r) noexcept;
+
+  // turns.cc
+  std::int64_t run_measured(worker& w, runnable& r, std::uint64_t stands_for) noexcept;
+  void record_turn(worker& w) noexcept;
+
+  // schedule.cc
   runnable* find_runnable(worker& w) noexcept;
   runnable* look_everywhere(worker& w) noexcept;
   void stop_spinning_without_work(worker& w) noexcept;
   runnable* take_local(processor& p) noexcept;
+  runnable* take_from_queue(processor& p) noexcept;
   runnable* take_global(processor& p) noexcept;
   runnable* take_from_elsewhere(worker& w) noexcept;
   runnable* take_left_behind(processor& p) noexcept;
@@ -213,6 +253,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
 
   bool start_worker(processor* p, bool spinning) noexcept;
   bool park(worker& w) noexcept;
+  void woke(worker& w, std::int64_t now) noexcept;
   bool acquire_or_park(worker& w) noexcept;
   bool anything_stealable() const noexcept;
   void stop_spinning(worker& w) noexcept;
@@ -220,6 +261,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   processor* take_idle_locked(processor& p) noexcept;
   processor* take_idle_or_spare(unsigned preferred) noexcept;
   void put_idle_locked(processor& p) noexcept;
+  void count_held_locked(processor& p) noexcept;
   void give_up_locked(worker& w) noexcept;
   void hand_off(worker& w) noexcept;
   void regain(worker& w, processor* last) noexcept;
@@ -239,6 +281,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   bool sysmon_look(std::int64_t now) noexcept override;
   std::int64_t look_by() const noexcept override { return look_by_; }
   bool spinning_is_stuck(std::int64_t now) noexcept;
+  void look_at_stalls(std::int64_t now) noexcept;
   bool all_idle() const noexcept override { return idle_.count() >= processors(); }
   bool allows_deep_sleep() noexcept override;
   void sysmon_woke(std::int64_t now) noexcept override { progress_.queue_is_well(now); }
@@ -289,11 +332,17 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   job_lists jobs_;
   monitor monitor_;
   progress_watch progress_;
+  stall_watch stalls_;
   // The monitor's own: since when no worker has stopped spinning though one should have found
   // something, by their count; and when it has to look next.
   std::int64_t spinning_since_{0};
   std::uint32_t stops_seen_{0};
   std::int64_t look_by_{0};
+
+  /// Whether a trace is under way: by the thread that begins it. The ring of operations on timers
+  /// is kept when it has ended.
+  std::atomic<bool> traced_{false};
+  std::unique_ptr<trace_ring> operations_;
 
   counter poll_rescues_;
   std::atomic<std::uint64_t> workers_started_{0};

@@ -5,9 +5,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 
 #include <base/futex.h>
+#include <base/trace_log.h>
 #include <base/xorshift.h>
 #include <sched/realtime.h>
 #include <sched/run_queue.h>
@@ -55,7 +57,8 @@ struct alignas(128) processor {
   /// How often its worker has looked for something to run. It tells the monitor which are stuck.
   std::atomic<std::uint32_t> tick{0};
 
-  /// Its holder fires timers. Written by the holder.
+  /// Its holder fires timers now; no worker is woken for what they make ready until all have fired.
+  /// Written by the holder.
   std::atomic<bool> firing{false};
 
   run_queue queue;
@@ -74,6 +77,16 @@ struct alignas(128) processor {
   /// When its holder last saw that it waits awake for a precise timer; 0 if it does not. The
   /// holder's.
   std::int64_t awake_since{0};
+  /// Since when a worker holds it, 0 if none does, and how long others have before: guarded by the
+  /// scheduler's lock.
+  std::int64_t held_since{0};
+  std::int64_t held_before{0};
+  /// Since when it was idle before that; 0 once a trace has it.
+  std::int64_t idle_since{0};
+  /// One place in the queue, and when something was put there, to measure how long it waits; 0 if
+  /// none is watched. The holder's.
+  std::uint32_t watched_place{0};
+  std::int64_t watched_since{0};
   /// For choosing which processor to steal from. The holder's.
   xorshift random;
 
@@ -81,9 +94,18 @@ struct alignas(128) processor {
   counter tasks_run;
   counter timers_fired;
   counter timers_stolen;
+  counter tasks_stolen;
   counter wakeups;
   counter waited_awake;  ///< for precise timers, in nanoseconds
   lateness_histogram::recorder lateness;
+  duration_histogram::recorder turns;
+  duration_histogram::recorder ready_waits;
+  /// Some of what it ran lately: what was measured for `turns`.
+  trace_ring samples{256};
+  /// Where a trace records what it does; null if there is none. Set by any thread. And the ring,
+  /// which is kept when the trace has ended.
+  std::atomic<trace_ring*> traced{nullptr};
+  std::unique_ptr<trace_ring> ring;
 
   /// The holder's.
   std::uint32_t count_look() noexcept {
@@ -107,8 +129,6 @@ struct worker {
   std::uint32_t watched_at{0};
   /// When it last looked for something to steal, it left these timers to their processor's holder.
   bool leaves_timers{false};
-  /// It fires timers now; no worker is woken for what they make ready until all have fired.
-  bool firing{false};
   processor* before_blocking{nullptr};
   /// The last task that ran while no thread polled was slow.
   bool ran_long{false};
@@ -116,6 +136,20 @@ struct worker {
   /// The job whose code may be on its stack: from the beginning of a piece of it until that has
   /// returned.
   std::atomic<const job*> inside{nullptr};
+  /// Counts the turns that it begins and ends: odd while it runs something with a processor of its
+  /// own. Written by its thread. What the monitor has seen of it is the monitor's (stall_watch.h).
+  std::atomic<std::uint32_t> turn{0};
+  struct {
+    std::uint32_t turn{0};
+    std::int64_t since{0};
+    bool counted{false};
+  } seen;
+  /// What its turn is, if that is measured or traced: filled in by the task that runs
+  /// (set_current_job) if `notes`. Its own; the time is 0 if no turn is under way.
+  bool notes{false};
+  trace_event ran;
+  /// Its thread can be asked what it does (thread_probe.h). Its own.
+  bool listens{false};
   note parked;
   std::atomic<pid_t> thread_id{0};  ///< written by its thread
   worker* next_idle{nullptr};
@@ -124,6 +158,16 @@ struct worker {
   std::atomic<bool> ended{false};
   std::atomic<bool> waits{false};
   std::thread thread;
+
+  /// By its thread.
+  void begin_turn() noexcept { count_turn(1); }
+  void end_turn() noexcept { count_turn(0); }
+
+ private:
+  void count_turn(std::uint32_t parity) noexcept {
+    const std::uint32_t now = turn.load(std::memory_order_relaxed);
+    if (now % 2 != parity) turn.store(now + 1, std::memory_order_relaxed);
+  }
 };
 
 }  // namespace verge::detail

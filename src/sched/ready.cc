@@ -6,6 +6,13 @@
 
 namespace verge::detail {
 
+namespace {
+
+/// Of so many places in a queue, the wait in one is measured.
+constexpr std::uint32_t places_per_watch = 16;
+
+}  // namespace
+
 worker* live_scheduler::worker_with_processor() noexcept {
   worker* w = this_thread.as_worker;
   return w != nullptr && &w->home == this && w->held != nullptr ? w : nullptr;
@@ -15,7 +22,7 @@ void live_scheduler::ready(runnable& r) noexcept {
   if (this_thread.polls_for == this) return this_thread.found->push_back(r);
   if (worker* w = worker_with_processor()) {
     push_local(*w->held, r);
-    if (!w->firing) wake_processor();
+    if (!w->held->firing.load(std::memory_order_relaxed)) wake_processor();
     return;
   }
   if (lost()) return;  // no thread will run it, and the lock may be held forever
@@ -27,6 +34,7 @@ void live_scheduler::ready(runnable& r) noexcept {
       return;  // r may have been destroyed
     } else {
       global_.push_locked(r);
+      if (global_.wants_watch_locked()) global_.watch_last_locked(cheap_now());
     }
   }
   wake_processor();
@@ -39,7 +47,7 @@ void live_scheduler::ready_next(runnable& r) noexcept {
   if (this_thread.polls_for == this) return this_thread.found->push_back(r);
   worker* w = worker_with_processor();
   // What a timer makes ready keeps its place behind what an earlier timer did.
-  if (w == nullptr || w->firing) return ready(r);
+  if (w == nullptr || w->held->firing.load(std::memory_order_relaxed)) return ready(r);
   runnable* before = w->held->queue.push_next(r);
   if (before == nullptr) return;
   push_local(*w->held, *before);
@@ -56,11 +64,16 @@ void live_scheduler::ready_last(runnable& r) noexcept {
 }
 
 void live_scheduler::push_local(processor& p, runnable& r) noexcept {
+  const std::uint32_t place = p.queue.next_place();
   while (!p.queue.push(r)) {
     ready_list half = p.queue.spill();
     if (half.empty()) continue;  // a thief has made room
     half.push_back(r);
     return push_global(std::move(half));
+  }
+  if (place % places_per_watch == 0 && p.watched_since == 0) {
+    p.watched_place = place;
+    p.watched_since = cheap_now();
   }
 }
 

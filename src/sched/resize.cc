@@ -54,6 +54,7 @@ void live_scheduler::give_up_with_queue(worker& w) noexcept {
       give_up_locked(w);
     } else if (p.retiring.exchange(false, std::memory_order_relaxed)) {
       p.retired.store(true, std::memory_order_relaxed);
+      count_held_locked(p);
       w.held = nullptr;
       retired = true;
     }

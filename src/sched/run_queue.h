@@ -46,18 +46,25 @@ class run_queue {
     return next_.exchange(nullptr, std::memory_order_acq_rel);
   }
 
-  /// Takes the oldest of the ring.
-  runnable* take() noexcept {
+  /// Takes the oldest of the ring, and says which place it had.
+  runnable* take(std::uint32_t& place) noexcept {
     std::uint32_t head = head_.load(std::memory_order_acquire);
     while (head != tail_.load(std::memory_order_relaxed)) {
       runnable* r = slots_[head % capacity].load(std::memory_order_relaxed);
       if (head_.compare_exchange_weak(head, head + 1, std::memory_order_acq_rel,
                                       std::memory_order_acquire)) {
+        place = head;
         return r;
       }
     }
     return nullptr;
   }
+  runnable* take() noexcept {
+    std::uint32_t place = 0;
+    return take(place);
+  }
+  /// The place that the next push() takes: places are numbered in order, and wrap around.
+  std::uint32_t next_place() const noexcept { return tail_.load(std::memory_order_relaxed); }
 
   /// Takes the older half of a full ring. Empty if a thief came first, so that there is room now.
   ready_list spill() noexcept {

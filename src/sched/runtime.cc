@@ -118,6 +118,7 @@ struct registry {
     all.halted = nullptr;
     all.exiting = false;
     leave_in_child();
+    thread_probe::lost_in_fork();
     after_fork();
   }
 };
@@ -150,6 +151,7 @@ runtime_core::runtime_core(runtime_options& options)
       timers(new clockwork(make_engine(options.engine, scheduler, options.wheel), scheduler,
                            scheduler)) {
   if (options.coalesce) timers->coalesce();
+  scheduler.watch_stalls(options.stall_after.count(), std::move(options.on_stall));
   try {
     registry::get();  // made by the first runtime, which takes memory
     scheduler.start(*timers);

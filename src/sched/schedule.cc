@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <base/fence.h>
+#include <base/probes.h>
 #include <base/this_thread.h>
 #include <clock/true_clock.h>
 #include <sched/live_scheduler.h>
@@ -41,6 +42,9 @@ constexpr std::int64_t long_sleep = 100'000'000;
 /// How often, in nanoseconds, a processor whose queue is never empty looks at the poller: that
 /// takes less than a percent of its time.
 constexpr std::int64_t poll_while_busy = 50'000;
+/// While a processor is busy one in so many turns is measured, for the figures. Prime, so as not to
+/// beat with patterns in what the tasks do.
+constexpr std::uint64_t turns_per_sample = 17;
 /// A task that runs for longer than this, in nanoseconds, is worth a wake-up.
 constexpr std::int64_t long_run = 50'000;
 
@@ -49,6 +53,7 @@ constexpr std::int64_t long_run = 50'000;
 void live_scheduler::work(worker& w) noexcept {
   this_thread = {.current = this, .as_worker = &w, .running = nullptr};
   w.thread_id.store(::gettid(), std::memory_order_relaxed);
+  woke(w, cheap_now());
   while (w.held != nullptr || acquire_or_park(w)) {
     runnable* r = schedule(w);
     if (r == nullptr) {
@@ -61,7 +66,9 @@ void live_scheduler::work(worker& w) noexcept {
     w.held->tasks_run.add();
     if (is_spare(*w.held))
       w.held->thread.store(w.thread_id.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    w.begin_turn();
     run(w, *r);
+    w.end_turn();
   }
   this_thread = {};
   w.ended.store(true, std::memory_order_release);
@@ -72,11 +79,12 @@ void live_scheduler::work(worker& w) noexcept {
 /// the monitor.
 void live_scheduler::run(worker& w, runnable& r) noexcept {
   const bool poller_is_left = poll_.no_worker_sleeps() && idle_.any();
-  if (!poller_is_left) return run_ready(r);
-  if (w.ran_long) wake_processor();
-  const std::int64_t begin = cheap_now();
-  run_ready(r);
-  w.ran_long = cheap_now() - begin > long_run;
+  const bool measured = w.held->tasks_run.read() % turns_per_sample == 0 ||
+                        w.held->traced.load(std::memory_order_relaxed) != nullptr;
+  if (!poller_is_left && !measured) return run_ready(r);
+  if (poller_is_left && w.ran_long) wake_processor();
+  const std::int64_t took = run_measured(w, r, poller_is_left ? 1 : turns_per_sample);
+  if (poller_is_left) w.ran_long = took > long_run;
 }
 
 runnable* live_scheduler::schedule(worker& w) noexcept {
@@ -199,20 +207,37 @@ runnable* live_scheduler::take_local(processor& p) noexcept {
   runnable* next = p.queue.take_next();
   if (next == nullptr) {
     p.next_streak = 0;
-    return p.queue.take();
+    return take_from_queue(p);
   }
   if (++p.next_streak <= max_next_streak) return next;
   p.next_streak = 0;
-  runnable* oldest = p.queue.take();
+  runnable* oldest = take_from_queue(p);
   if (oldest == nullptr) return next;
   push_local(p, *next);
   return oldest;
 }
 
+/// Takes the oldest, and if it is the one that is watched, records how long it has waited. One that
+/// was stolen, or spilled, is not watched any more when a later one is taken.
+runnable* live_scheduler::take_from_queue(processor& p) noexcept {
+  std::uint32_t place = 0;
+  runnable* const r = p.queue.take(place);
+  if (p.watched_since == 0 || r == nullptr) return r;
+  const auto past = static_cast<std::int32_t>(place - p.watched_place);
+  if (past < 0) return r;
+  if (past == 0) p.ready_waits.record(cheap_now() - p.watched_since);
+  p.watched_since = 0;
+  return r;
+}
+
 runnable* live_scheduler::take_global(processor& p) noexcept {
   if (global_.empty()) return nullptr;
   std::lock_guard held(lock_);
-  return global_.take_share_locked(p.queue, processors());
+  runnable* const r = global_.take_share_locked(p.queue, processors());
+  if (const std::int64_t since = global_.taken_since_locked(); since != 0) {
+    p.ready_waits.record(cheap_now() - since);
+  }
+  return r;
 }
 
 /// What waits outside of the processor's own queue, which may never be empty.
@@ -247,7 +272,11 @@ runnable* live_scheduler::steal(worker& w) noexcept {
       }
       processor& from = all_[victim];
       if (&from == &mine) continue;
-      if (runnable* r = mine.queue.steal_half(from.queue, last)) return r;
+      if (runnable* r = mine.queue.steal_half(from.queue, last)) {
+        mine.tasks_stolen.add();
+        VERGE_PROBE2(steal, mine.id, victim);
+        return r;
+      }
     }
     const unsigned spares = all_.spares_made();
     for (unsigned i = 0; i < spares; ++i) {
@@ -266,6 +295,7 @@ bool live_scheduler::steal_timers(processor& mine, unsigned victim) noexcept {
   if (looks_after_timers(victim)) return false;
   const timer_check c = check_timers(mine, victim);
   mine.timers_stolen.add(c.ran);
+  if (c.ran != 0) VERGE_PROBE2(steal, mine.id, victim);
   return c.ran != 0;
 }
 
@@ -313,10 +343,10 @@ runnable* live_scheduler::poll_without_blocking(worker& w) noexcept {
 bool live_scheduler::forget_stopped_timers() noexcept {
   const first_timer next = time_sleep_until();
   if (next.when == 0 || next.when - cheap_now() <= long_sleep) return false;
-  worker& w = *this_thread.as_worker;
-  w.firing = true;
+  processor& held = *this_thread.as_worker->held;
+  held.firing.store(true, std::memory_order_relaxed);
   const bool any = engine_->tidy_before_sleep(all_.made());
-  w.firing = false;
+  held.firing.store(false, std::memory_order_relaxed);
   return any;
 }
 
@@ -338,14 +368,16 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   if (!stopping_.load(std::memory_order_acquire) && timeout != 0) {
     realtime_.raise(w.priority);
     w.priority.since.store(0, std::memory_order_relaxed);
+    VERGE_PROBE1(sleep, next.when);
     found = poller_.poll(timeout);
   }
-  const std::int64_t woke = cheap_now();
+  const std::int64_t now = cheap_now();
   // If it was not woken by something else.
-  if (timeout > 0 && woke >= next.when && found.empty() && !w.leaves_timers) {
-    learn_from_sleep(woke - next.when);
+  if (timeout > 0 && now >= next.when && found.empty() && !w.leaves_timers) {
+    learn_from_sleep(now - next.when);
   }
-  poll_.end(woke);
+  poll_.end(now);
+  woke(w, now);
 
   monitor_.call_if_asleep();  // before the processor is taken, which it is to watch
   w.held = take_idle_or_spare(next.of);
@@ -367,14 +399,11 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
 /// Fires the timers of processor p that are due, on behalf of `holder`. What they make ready is put
 /// on the holder's queue; the holder runs the first itself, and wakes another worker for more.
 timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept {
-  worker& w = *this_thread.as_worker;
-  w.firing = true;
   holder.firing.store(true, std::memory_order_relaxed);
   // A spare processor has no timers. One object and one return: it is made where the caller wants
   // it, as to copy what was just written in pieces stalls the processor in every turn of a task.
   timer_check c = p < max_processors ? engine_->check_timers(p, 0, p == holder.id)
                                      : timer_check{.now = 0, .next = 0, .ran = 0};
-  w.firing = false;
   holder.firing.store(false, std::memory_order_relaxed);
   if (c.ran != 0 && holder.queue.size() > 1 && !helped_soon(holder, c)) wake_processor();
   return c;

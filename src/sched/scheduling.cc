@@ -20,8 +20,21 @@ constinit std::atomic<std::uint32_t> forks{0};
 
 }  // namespace
 
+constinit std::atomic<std::int64_t> coarse_now{0};
+
 scheduler* current_scheduler() noexcept { return this_thread.current; }
 job* current_job() noexcept { return this_thread.running; }
+
+namespace {
+
+[[gnu::noinline]] void note_turn(worker& w, const job& j) noexcept {
+  w.ran.what = trace_event::kind::task;
+  w.ran.label = j.label.load(std::memory_order_relaxed);
+  w.ran.written = j.written;
+  w.ran.code = j.code;
+}
+
+}  // namespace
 
 // A coroutine can continue, on another worker, as soon as it is registered with what it waits for;
 // the worker that it suspends on still has to return from its code then. Usually it has when the
@@ -33,6 +46,8 @@ void set_current_job(job* j) noexcept {
   j->budget.store(operations_per_turn, std::memory_order_relaxed);
   if (here == nullptr) return;
   here->inside.store(j, std::memory_order_relaxed);  // published by what makes the job ready
+  if (here->notes) [[unlikely]]
+    note_turn(*here, *j);
   const worker* const last = j->runner.load(std::memory_order_relaxed);
   if (last == here) return;
   if (last != nullptr && last->inside.load(std::memory_order_acquire) == j) {

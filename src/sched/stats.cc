@@ -1,5 +1,7 @@
 // The figures of a runtime.
 
+#include <algorithm>
+
 #include <sched/runtime_core.h>
 
 namespace verge {
@@ -13,8 +15,12 @@ void add(processor_stats& sum, const processor_stats& p) noexcept {
   sum.timers_stolen += p.timers_stolen;
   sum.tasks_run += p.tasks_run;
   sum.tasks_queued += p.tasks_queued;
+  sum.tasks_stolen += p.tasks_stolen;
   sum.wakeups += p.wakeups;
+  sum.busy += p.busy;
   sum.lateness += p.lateness;
+  sum.turns += p.turns;
+  sum.ready_waits += p.ready_waits;
 }
 
 processor_stats as_stats(const detail::processor& p, const detail::timer_counts& timers) noexcept {
@@ -24,8 +30,11 @@ processor_stats as_stats(const detail::processor& p, const detail::timer_counts&
           .timers_stolen = p.timers_stolen.read(),
           .tasks_run = p.tasks_run.read(),
           .tasks_queued = p.queue.size(),
+          .tasks_stolen = p.tasks_stolen.read(),
           .wakeups = p.wakeups.read(),
-          .lateness = p.lateness.read()};
+          .lateness = p.lateness.read(),
+          .turns = p.turns.read(),
+          .ready_waits = p.ready_waits.read()};
 }
 
 }  // namespace
@@ -40,7 +49,8 @@ runtime_stats runtime::stats() const {
   const detail::processor_set& processors = s.all_processors();
   const unsigned made = processors.made();
   for (unsigned p = 0; p < made; ++p) {
-    const processor_stats one = as_stats(processors[p], e.counts(p));
+    processor_stats one = as_stats(processors[p], e.counts(p));
+    one.busy = std::chrono::nanoseconds(s.held_for(processors[p]));
     add(all.total, one);
     // A retired processor counts in the sum only.
     if (p < s.processors()) all.processors.push_back(one);
@@ -55,12 +65,23 @@ runtime_stats runtime::stats() const {
   for (unsigned i = 0; i < spares; ++i) add(all.total, as_stats(processors.spare(i), {}));
   all.total.timers_fired += s.foreign().timers_fired();
   all.total.lateness += s.foreign().lateness();
+  const detail::timer_totals timers = core_->timers->totals();
+  all.timers_started = timers.started;
+  all.timers_stopped = timers.stopped;
+  all.timers_reset = timers.reset;
+  all.tasks_started = s.jobs().begun();
+  all.tasks_live = s.jobs().live();
+  // What is queued may also be callbacks; each processor that is held runs something or looks.
+  const std::uint64_t ready = all.total.tasks_queued + s.running();
+  all.tasks_waiting = all.tasks_live - std::min(all.tasks_live, ready);
   const auto net = s.net()->statistics();
   all.poll_breaks = net.breaks_written;
   all.polls = net.blocking_polls;
   all.monitor_wakeups = s.monitor_wakeups();
   all.spare_used = s.spare_used();
   all.poll_rescues = s.poll_rescues();
+  all.stalls = s.stalls().count();
+  all.longest_stall = std::chrono::nanoseconds(s.stalls().longest());
   all.threads = s.workers_started();
   all.timer_bytes = e.bytes() + core_->timers->memory().bytes_held;
   return all;

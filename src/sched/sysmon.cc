@@ -64,7 +64,20 @@ bool live_scheduler::spinning_is_stuck(std::int64_t now) noexcept {
   return now - spinning_since_ > longest_spinning;
 }
 
+/// Turns that take long.
+void live_scheduler::look_at_stalls(std::int64_t now) noexcept {
+  if (!stalls_.due(now)) return;
+  stalls_.begin_look(now);
+  {
+    std::lock_guard held(lock_);
+    for (const auto& w : workers_) stalls_.look_locked(*w, now);
+  }
+  stalls_.finish_look(now);
+}
+
 bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
+  coarse_now.store(now, std::memory_order_relaxed);
+  look_at_stalls(now);
   bool mended = false;
   const auto [moved, came_round, left_behind] = progress_.look(all_, now);
   const bool idle = idle_.any();

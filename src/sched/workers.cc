@@ -6,8 +6,10 @@
 #include <utility>
 
 #include <base/fence.h>
+#include <base/probes.h>
 #include <base/runtime_thread.h>
 #include <base/this_thread.h>
+#include <clock/fast_clock.h>
 #include <sched/live_scheduler.h>
 
 namespace verge::detail {
@@ -27,13 +29,27 @@ processor* live_scheduler::take_idle_or_spare(unsigned preferred) noexcept {
 
 processor* live_scheduler::take_idle_locked(processor& p) noexcept {
   idle_.remove_locked(p);
+  p.held_since = cheap_now();
   monitor_.processor_taken_locked();
   return &p;
 }
 
 void live_scheduler::put_idle_locked(processor& p) noexcept {
   if (is_spare(p)) return spares_.put_locked(p);
+  count_held_locked(p);
   idle_.add_locked(p);
+}
+
+/// No worker holds p any more.
+void live_scheduler::count_held_locked(processor& p) noexcept {
+  p.idle_since = cheap_now();
+  if (p.held_since != 0) p.held_before += p.idle_since - p.held_since;
+  p.held_since = 0;
+}
+
+std::int64_t live_scheduler::held_for(const processor& p) const noexcept {
+  std::lock_guard held(lock_);
+  return p.held_before + (p.held_since != 0 ? fast_clock::now() - p.held_since : 0);
 }
 
 void live_scheduler::give_up_locked(worker& w) noexcept {
@@ -90,11 +106,35 @@ bool live_scheduler::park(worker& w) noexcept {
     if (stopping_.load(std::memory_order_relaxed)) return false;
     idle_.park_locked(w);
   }
+  VERGE_PROBE1(sleep, 0);
   w.parked.wait();
   w.held = w.given;
   if (w.held == nullptr) return false;
+  woke(w, cheap_now());
   w.held->wakeups.add();
   return true;
+}
+
+/// What a worker does after a sleep, for reports.
+void live_scheduler::woke(worker& w, std::int64_t now) noexcept {
+  VERGE_PROBE1(wake, now);
+  coarse_now.store(now, std::memory_order_relaxed);
+  if (w.listens || !stalls_.captures()) return;
+  w.listens = true;
+  thread_probe::listen();
+}
+
+std::vector<live_scheduler::processor_state> live_scheduler::processor_states() const {
+  std::vector<processor_state> states;
+  const unsigned n = processors();
+  states.reserve(n);
+  std::lock_guard held(lock_);
+  for (unsigned i = 0; i < n; ++i) {
+    const processor& p = all_[i];
+    states.push_back(
+        {.id = i, .busy = p.held_since != 0, .since = p.held_since, .queued = p.queue.size()});
+  }
+  return states;
 }
 
 bool live_scheduler::acquire_or_park(worker& w) noexcept {
@@ -157,8 +197,11 @@ void live_scheduler::regain(worker& w, processor* last) noexcept {
 void live_scheduler::enter_blocking() noexcept {
   worker* w = worker_with_processor();
   // A worker that fires timers keeps its processor: the scan of the timers needs it afterwards.
-  if (w == nullptr || w->firing) return;
+  if (w == nullptr || w->held->firing.load(std::memory_order_relaxed)) return;
   w->before_blocking = w->held;
+  w->end_turn();
+  if (w->ran.time != 0) [[unlikely]]
+    record_turn(*w);
   hand_off(*w);
 }
 
@@ -166,6 +209,11 @@ void live_scheduler::leave_blocking() noexcept {
   worker* w = this_thread.as_worker;
   if (w == nullptr || &w->home != this || w->held != nullptr) return;
   regain(*w, w->before_blocking);
+  if (w->held != nullptr) w->begin_turn();
+  if (w->notes && w->held != nullptr &&
+      w->held->traced.load(std::memory_order_relaxed) != nullptr) {
+    w->ran.time = cheap_now();
+  }
 }
 
 void live_scheduler::block(thread_waiter& waiter, const char* /*waiting_for*/) noexcept {

@@ -33,7 +33,8 @@ struct callback_frame {
   const timer_node* node;
   callback_frame* outer;
 };
-thread_local callback_frame* innermost = nullptr;
+/// initial-exec: a signal handler reads it.
+[[gnu::tls_model("initial-exec")]] thread_local constinit callback_frame* innermost = nullptr;
 
 bool is_inside(const timer_node& t) noexcept {
   const callback_frame* f = innermost;
@@ -118,6 +119,10 @@ struct slow_end_report {
 #endif
 
 }  // namespace
+
+const timer_node* running_callback() noexcept {
+  return innermost != nullptr ? innermost->node : nullptr;
+}
 
 void fire_callback(timer_node& t, std::int64_t now) noexcept {
   t.refs.fetch_add(1, std::memory_order_relaxed);

@@ -247,16 +247,21 @@ void channel_unused(chan_base& c) noexcept {
   of.release(*t);
 }
 
-constexpr timer_operations operations{
+constexpr timer_operations channel_operations{
     .stop = &stop_channel, .reset = &reset_channel, .end = &end_channel, .detach = &detach_channel};
 
 constexpr timer_behaviour behaviour_of(void (*fire)(timer_node&, std::int64_t) noexcept,
-                                       void (*invoke)(timer_node&) = nullptr) {
-  return {.fire = fire, .invoke = invoke, .destroy = &destroy_channel, .operations = &operations};
+                                       const char* what, void (*invoke)(timer_node&) = nullptr) {
+  return {.fire = fire,
+          .invoke = invoke,
+          .destroy = &destroy_channel,
+          .operations = &channel_operations,
+          .written = what};
 }
-constexpr timer_behaviour behaviours[] = {behaviour_of(&fire_one_shot), behaviour_of(&fire_skip),
-                                          behaviour_of(&fire_burst),
-                                          behaviour_of(&fire_delay, &stands_still)};
+constexpr const char* a_ticker = "ticker with a channel";
+constexpr timer_behaviour behaviours[] = {
+    behaviour_of(&fire_one_shot, "timer with a channel"), behaviour_of(&fire_skip, a_ticker),
+    behaviour_of(&fire_burst, a_ticker), behaviour_of(&fire_delay, a_ticker, &stands_still)};
 
 constexpr chan_hooks stop_when_unused{.taken = nullptr, .unused = &channel_unused};
 constexpr chan_hooks when_taken{.taken = &tick_taken, .unused = &channel_unused};

@@ -172,10 +172,18 @@ void destroy(timer_node& t) noexcept {
   delete &r;
 }
 
-constexpr timer_operations operations{
+constexpr timer_operations ticker_operations{
     .stop = &stop, .reset = &reset, .end = &end, .detach = &detach_function};
-constexpr timer_behaviour behaviour{
-    .fire = &fire, .invoke = &invoke, .destroy = &destroy, .operations = &operations};
+const char* name_of_function(const timer_node& t) noexcept {
+  return (*reinterpret_cast<const function_ticker* const*>(t.payload))->function.written;
+}
+
+constexpr timer_behaviour behaviour{.fire = &fire,
+                                    .invoke = &invoke,
+                                    .destroy = &destroy,
+                                    .operations = &ticker_operations,
+                                    .written = "ticker with a function",
+                                    .name = &name_of_function};
 
 /// Makes a ticker whose first tick is at `when`.
 timer_node* start_at(clockwork& of, std::int64_t when, std::int64_t period, std::uint8_t policy,

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <base/probes.h>
 #include <clock/arithmetic.h>
 #include <engine/clockwork.h>
 #include <engine/fast_path.h>
@@ -226,6 +227,7 @@ receiver<clock::time_point> channel_of(const timer_node* t) {
 bool stop_timer(timer_node* handle) {
   timer_node& t = of_handle(handle, "stop");
   fast_path::fetch_to_change(t);
+  VERGE_PROBE1(stop, &t);
   clockwork& of = clockwork::of(t);
   hybrid* const engine = of.quick();
   if (engine == nullptr) [[unlikely]]
@@ -237,6 +239,7 @@ bool stop_timer(timer_node* handle) {
 bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slack) {
   timer_node& t = of_handle(handle, "reset");
   fast_path::fetch_to_change(t);  // arrives while the clock is read
+  VERGE_PROBE2(reset, &t, delay);
   clockwork& of = clockwork::of(t);
   const std::int64_t when = fast_path::deadline(of, delay, slack);
   hybrid* const engine = of.quick();
@@ -314,6 +317,7 @@ timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t sl
                               const timer_behaviour& does, small_payload payload) {
   const fast_path::started s =
       fast_path::start(of, delay, slack, [&](timer_node& t) { make_small(t, does, payload); });
+  VERGE_PROBE2(start, s.timer, delay);
   if (s.timer == nullptr) [[unlikely]]
     return start_small_slowly(of, delay, slack, does, payload);
   if (s.engine != nullptr) [[unlikely]]
@@ -324,6 +328,7 @@ timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t sl
 void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
 
 void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t slack) {
+  VERGE_PROBE2(start, &t, delay);
   clockwork& of = clockwork::of(t);
   set_precise(t, slack == precise_slack);
   of.start(t, of.deadline(delay, slack), 0);

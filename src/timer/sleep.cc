@@ -28,7 +28,7 @@ void fire_sleep(timer_node& t, std::int64_t /*now*/) noexcept {
 }
 
 constexpr timer_behaviour sleep_behaviour{
-    .fire = &fire_sleep, .invoke = nullptr, .destroy = nullptr};
+    .fire = &fire_sleep, .invoke = nullptr, .destroy = nullptr, .written = "sleep"};
 static_assert(std::is_trivially_destructible_v<alarm> && fits_in_node<alarm>);
 
 }  // namespace

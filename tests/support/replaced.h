@@ -20,8 +20,8 @@ F original(F /*replacement*/, const char* name, std::atomic<void*>& found) {
 
 }  // namespace verge::test
 
-#define VERGE_ORIGINAL(f)                        \
-  ([] {                                          \
-    static constinit std::atomic<void*> found{}; \
-    return verge::test::original(&f, #f, found); \
+#define VERGE_ORIGINAL(f)                          \
+  ([] {                                            \
+    static constinit std::atomic<void*> found{};   \
+    return verge::test::original(&(f), #f, found); \
   }())

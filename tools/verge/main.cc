@@ -4,7 +4,7 @@
 //   verge put, reserve, peek, cancel, reschedule, kick, stats, drain, backup
 //                         are its client
 //   verge schedule ...    sets, shows and removes tasks that recur
-//   verge top             shows it and its tubes in a terminal
+//   verge top [ADDRESS]   shows it and its tubes in a terminal, or a program that has an inspector
 //   verge token ...       makes, lists and revokes tokens for it
 //   verge check DIR       proves that what such a server has kept is in order
 //   verge bench ...       measures verge's engines and other systems side by side

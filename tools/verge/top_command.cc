@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "inspect_top.h"
 #include "session.h"
 
 namespace verge::server {
@@ -113,35 +114,56 @@ std::string draw(const look& now, const look& before) {
 }  // namespace
 
 top_command::top_command(CLI::App& tool) {
-  top_ = tool.add_subcommand("top", "The task server and its tubes, renewed every second");
-  top_->add_option("--at", at_, "The server's address")->capture_default_str();
-  top_->add_option("--token", token_, "A token with the scope read, if the server asks for one");
+  top_ = tool.add_subcommand("top",
+                             "The task server and its tubes, or a program with an inspector, "
+                             "renewed every second");
+  top_->add_option("ADDRESS,--at", at_, "The address of the server or of the inspector")
+      ->capture_default_str();
+  top_->add_option("--token", token_, "A token with the scope read, or the inspector's");
   top_->add_option("--every", every_, "Seconds between two looks")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
   top_->add_option("--times", times_, "How many looks; 0: until it is interrupted");
-  top_->add_option("--rows", rows_, "How many tubes; 0: as many as fit");
+  top_->add_option("--rows", rows_, "How many tubes, or labels; 0: as many as fit");
+}
+
+/// How many rows fit below so many lines.
+std::size_t top_command::rows_that_fit(std::size_t otherwise, std::size_t above) const {
+  if (rows_ != 0) return rows_;
+  winsize size{};
+  if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) {
+    return otherwise;
+  }
+  return size.ws_row > above + 1 ? size.ws_row - above : 1;
+}
+
+/// Home, what is new over what is old, and the rest of the screen is cleared.
+void top_command::show(const std::string& text) const {
+  const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+  std::printf("%s%s%s", terminal ? "\x1b[H\x1b[2J" : "", text.c_str(), terminal ? "" : "\n");
+  std::fflush(stdout);
 }
 
 int top_command::run() {
+  if (auto inspector = inspect_top::find(at_, token_)) {
+    for (unsigned i = 0; times_ == 0 || i < times_; ++i) {
+      // Three lists share what is left.
+      show(inspector->look(std::max<std::size_t>(rows_that_fit(60, 24) / 3, 1)));
+      if (times_ == 0 || i + 1 < times_) {
+        std::this_thread::sleep_for(std::chrono::duration<double>(every_));
+      }
+    }
+    return 0;
+  }
   session s(at_);
   if (!token_.empty() && !s.ask("auth " + token_ + "\r\n").begins("DONE")) {
     throw std::runtime_error("the server does not accept the token");
   }
-  const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   look before = look_at(s, 1);
   for (unsigned i = 0; times_ == 0 || i < times_; ++i) {
     std::this_thread::sleep_for(std::chrono::duration<double>(every_));
-    winsize size{};
-    std::size_t most = rows_ != 0 ? rows_ : 1000;
-    if (rows_ == 0 && terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
-      most = size.ws_row > 8 ? size.ws_row - 7U : 1;
-    }
-    look now = look_at(s, most);
-    // Home, what is new over what is old, and the rest of the screen is cleared.
-    std::printf("%s%s%s", terminal ? "\x1b[H\x1b[2J" : "", draw(now, before).c_str(),
-                terminal ? "" : "\n");
-    std::fflush(stdout);
+    look now = look_at(s, rows_that_fit(1000, 7));
+    show(draw(now, before));
     before = std::move(now);
   }
   return 0;

@@ -6,7 +6,8 @@
 
 namespace verge::server {
 
-/// `verge top`: the server and its tubes in a terminal, renewed every second.
+/// `verge top`: the server and its tubes in a terminal, or a program with an inspector
+/// (verge/inspect.h), renewed every second. What answers at the address decides.
 class top_command {
  public:
   explicit top_command(CLI::App& tool);
@@ -14,6 +15,9 @@ class top_command {
   int run();
 
  private:
+  std::size_t rows_that_fit(std::size_t otherwise, std::size_t above) const;
+  void show(const std::string& text) const;
+
   CLI::App* top_;
   std::string at_{"127.0.0.1:11300"};
   std::string token_;

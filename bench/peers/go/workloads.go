@@ -18,6 +18,8 @@ var workloads = map[string]func(request) (answer, error){
 	"two_threads":      twoThreads,
 	"idle_connections": idleConnections,
 	"rpc_deadlines":    rpcDeadlines,
+	"dense_10k":        dense,
+	"dense_100k":       dense,
 	"lateness_idle":    func(r request) (answer, error) { return lateness(r, 0), nil },
 	"lateness_busy":    func(r request) (answer, error) { return lateness(r, 0), nil },
 	"lateness_100k":    func(r request) (answer, error) { return lateness(r, r.timers), nil },
@@ -175,6 +177,27 @@ func fire(r request) (answer, error) {
 		time.Sleep(time.Millisecond)
 	}
 	return answer{"ns_per_op": float64(processorTime()-begin) / float64(r.timers)}, nil
+}
+
+func dense(r request) (answer, error) {
+	n := r.timers * r.milliseconds / 1000
+	l := newLane(request{timers: n, seed: r.seed}, 0)
+	apart := time.Second / time.Duration(r.timers)
+	before := atomic.LoadInt64(&fired)
+	first := time.Now().Add(time.Duration(n)*3*time.Microsecond + 100*time.Millisecond)
+	for i := range l.timers {
+		due := first.Add(time.Duration(i)*apart + l.random.within(apart))
+		l.timers[i] = time.AfterFunc(time.Until(due), count)
+	}
+	if atomic.LoadInt64(&fired) != before {
+		return nil, errors.New("starting the timers took so long that some have fired already")
+	}
+	time.Sleep(time.Until(first.Add(-time.Millisecond)))
+	begin := processorTime()
+	for atomic.LoadInt64(&fired) < before+int64(n) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return answer{"ns_per_op": float64(processorTime()-begin) / float64(n)}, nil
 }
 
 func twoThreads(r request) (answer, error) {

@@ -53,6 +53,7 @@ final class Workloads {
       case "memory" -> memory();
       case "fire" -> fire();
       case "two_threads" -> twoThreads();
+      case "dense_10k", "dense_100k" -> dense();
       case "lateness_idle", "lateness_busy" -> lateness(0);
       case "lateness_100k" -> lateness(request.timers());
       default -> throw new IllegalArgumentException("there is no workload " + request.workload());
@@ -202,6 +203,25 @@ final class Workloads {
     long begin = Measure.processorTime();
     Measure.standStill(first + SECOND + 5 * MILLISECOND - System.nanoTime());
     while (fired.sum() < n) Thread.sleep(1);
+    double took = Measure.processorTime() - begin;
+    return Map.of("ns_per_op", took / n);
+  }
+
+  private Map<String, Object> dense() throws Exception {
+    int n = (int) ((long) request.timers() * request.milliseconds() / 1000);
+    long apart = SECOND / request.timers();
+    Measure.Random random = new Measure.Random(request.seed());
+    long first = System.nanoTime() + n * 3_000L + 100 * MILLISECOND;
+    for (int i = 0; i < n; ++i) {
+      long due = first + i * apart + random.within(apart);
+      timer.newTimeout(count, due - System.nanoTime(), TimeUnit.NANOSECONDS);
+    }
+    if (fired.sum() != 0) {
+      throw new IllegalStateException("starting took so long that some have fired already");
+    }
+    Thread.sleep(Math.max(0, (first - System.nanoTime()) / MILLISECOND - 1));
+    long begin = Measure.processorTime();
+    while (fired.sum() < n) Thread.sleep(20);
     double took = Measure.processorTime() - begin;
     return Map.of("ns_per_op", took / n);
   }

@@ -10,8 +10,9 @@
 
 namespace verge {
 
-/// How late timers were, as counts in buckets that grow with the lateness: four to every power of
-/// two, so that a percentile read off it is true to within a quarter of itself.
+/// How late timers were, or how long something took, as counts in buckets that grow with the time:
+/// four to every power of two, so that a percentile read off it is true to within a quarter of
+/// itself.
 class lateness_histogram {
  public:
   static constexpr std::size_t bucket_count = 160;
@@ -60,9 +61,10 @@ class lateness_histogram {
   /// What a processor counts into: one thread writes, any thread reads.
   class recorder {
    public:
-    void record(std::int64_t ns) noexcept {
+    /// `times` is for a sample that stands for so many.
+    void record(std::int64_t ns, std::uint64_t times = 1) noexcept {
       auto& c = counts_[bucket_of(ns)];
-      c.store(c.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      c.store(c.load(std::memory_order_relaxed) + times, std::memory_order_relaxed);
     }
     lateness_histogram read() const noexcept {
       lateness_histogram h;
@@ -79,6 +81,9 @@ class lateness_histogram {
  private:
   std::array<std::uint64_t, bucket_count> counts_{};
 };
+
+/// The same, of times that are not lateness.
+using duration_histogram = lateness_histogram;
 
 }  // namespace verge
 

@@ -108,6 +108,8 @@ class wait_for {
     if (!op_.start(waiter_)) return false;
     waiting_ = true;
     if (job_ == nullptr) return true;
+    job_->waiting_since.store(coarse_now.load(std::memory_order_relaxed),
+                              std::memory_order_relaxed);
     job_->waiting_for.store(Op::waiting_for, std::memory_order_relaxed);
     if constexpr (Op::cancellable) {
       // Only now, so that what need not wait does not pay for this. If the task was cancelled since

@@ -65,8 +65,16 @@ struct runnable {
 struct job {
   scheduler* home{nullptr};
 
-  /// What the task waits for, for reports; nullptr while it runs or could run.
+  /// What the task waits for, for reports; nullptr while it runs or could run. And since when, to
+  /// within some 10 ms (coarse_now).
   std::atomic<const char*> waiting_for{nullptr};
+  std::atomic<std::int64_t> waiting_since{0};
+
+  /// What it is, for reports: the label that it has given itself, the type of the callable that was
+  /// spawned (site.h), and the address of its code; each may be null.
+  std::atomic<const char*> label{nullptr};
+  const char* written{nullptr};
+  const void* code{nullptr};
 
   /// Destroys a task that is suspended or has yet to begin, when its runtime ends: its frames are
   /// destroyed, a join of it throws `cancelled`, and job_ended() is called for it. Nothing of the
@@ -100,6 +108,10 @@ struct job {
 /// some hundred where each call moves 64 KiB; and to yield, at 50 ns, is one or two percent of it.
 inline constexpr std::uint32_t operations_per_turn = 128;
 inline constexpr std::uint32_t operations_per_system_call = 8;
+
+/// A time in nanoseconds on the true clock that costs a load: that of the last look of any monitor,
+/// or of a worker's last wake-up. While something runs it is 10 ms old at most.
+extern constinit std::atomic<std::int64_t> coarse_now;
 
 /// The scheduler whose worker, or whose simulated thread, the calling thread is; else nullptr.
 scheduler* current_scheduler() noexcept;

@@ -25,9 +25,11 @@ struct task_traits<task<T>> {
 };
 
 /// A call with its arguments, to be made later.
-template <class... Parts>
+template <class Work, class... Parts>
 class bound_call {
  public:
+  using work = Work;
+
   template <class... Args>
   explicit bound_call(std::in_place_t, Args&&... args) : parts_(std::forward<Args>(args)...) {}
 
@@ -36,17 +38,31 @@ class bound_call {
         [](auto&&... parts) -> decltype(auto) { return std::invoke(std::move(parts)...); },
         std::move(parts_));
   }
+  /// Where the code is, if a function is called.
+  const void* code() const noexcept {
+    if constexpr (std::is_pointer_v<Work> && std::is_function_v<std::remove_pointer_t<Work>>) {
+      return reinterpret_cast<const void*>(std::get<0>(parts_));
+    } else {
+      return nullptr;
+    }
+  }
 
  private:
-  std::tuple<Parts...> parts_;
+  std::tuple<Work, Parts...> parts_;
 };
 
 /// "Makes" the task that it was given.
 template <class T>
 class given_task {
  public:
+  using work = task<T>;
+
   explicit given_task(task<T>&& t) noexcept : task_(std::move(t)) {}
   task<T> operator()() && noexcept { return std::move(task_); }
+  /// Where it resumes: the first word of a coroutine's frame, with gcc and with clang.
+  const void* code() const noexcept {
+    return *static_cast<void* const*>(task_access::coroutine(task_).address());
+  }
 
  private:
   task<T> task_;

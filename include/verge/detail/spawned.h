@@ -10,6 +10,7 @@
 #include <verge/detail/operation.h>
 #include <verge/detail/outcome.h>
 #include <verge/detail/promise.h>
+#include <verge/detail/site.h>
 
 #pragma GCC visibility push(default)
 
@@ -60,9 +61,13 @@ class spawned_base : public job, public runnable {
   static void abandon_spawned(job& j) noexcept;
 
  protected:
-  explicit spawned_base(scheduler& s) noexcept : runnable{&run_spawned} {
+  /// The type of what it runs, and the address of its code, if that is known: for reports.
+  spawned_base(scheduler& s, const char* type, const void* address) noexcept
+      : runnable{&run_spawned} {
     home = &s;
     abandon = &abandon_spawned;
+    written = type;
+    code = address;
   }
   virtual ~spawned_base() = default;
 
@@ -123,7 +128,8 @@ struct task_access {
 template <class T, class Call>
 class spawned_call final : public spawned<T> {
  public:
-  spawned_call(scheduler& s, Call&& call) : spawned<T>(s), call_(std::move(call)) {}
+  spawned_call(scheduler& s, Call&& call)
+      : spawned<T>(s, written_as<typename Call::work>(), call.code()), call_(std::move(call)) {}
 
  private:
   void begin() noexcept override {
@@ -151,7 +157,9 @@ template <class T, class Make>
 class spawned_task final : public spawned<T>, private task_owner {
  public:
   spawned_task(scheduler& s, Make&& make)
-      : spawned<T>(s), task_owner{&on_task_ended}, make_(std::move(make)) {}
+      : spawned<T>(s, written_as<typename Make::work>(), make.code()),
+        task_owner{&on_task_ended},
+        make_(std::move(make)) {}
 
  private:
   void begin() noexcept override {

@@ -13,6 +13,7 @@
 #include <verge/chan.h>
 #include <verge/clock.h>
 #include <verge/detail/owned.h>
+#include <verge/detail/site.h>
 #include <verge/detail/spawn.h>
 #include <verge/detail/timer_node.h>
 #include <verge/duration.h>
@@ -98,14 +99,18 @@ void invoke_callback(timer_node& t) {
   call_function(t, node_callable<F, Room>::get(t));
 }
 
-template <class F, std::size_t Room = payload_bytes>
+/// One with a label has half the room.
+template <class F, std::size_t Room = payload_bytes, bool Labelled = false>
 inline constexpr timer_behaviour callback_behaviour{
     .fire = &fire_callback,
     .invoke = &invoke_callback<F, Room>,
     .destroy = node_callable<F, Room>::in_node&& std::is_trivially_destructible_v<F>
                    ? nullptr
                    : &node_callable<F, Room>::destroy,
-    .take = &take_callback};
+    .take = &take_callback,
+    .operations = nullptr,
+    .written = written_as<F>(),
+    .labelled = Labelled};
 
 /// What a timer, a ticker or a context can call. A coroutine function is copied for every call.
 template <class F>
@@ -179,11 +184,33 @@ timer_node* make_and_start(clockwork& of, F&& f, Start start) {
   return &t;
 }
 
+/// The same with a label, in the second half of the payload.
+template <callback F, class Start>
+timer_node* make_and_start_labelled(clockwork& of, F&& f, const char* label, Start start) {
+  using callable = std::decay_t<F>;
+  timer_node& t = make_func_timer<periodic_payload_bytes>(of, std::forward<F>(f));
+  t.does.store(&callback_behaviour<callable, periodic_payload_bytes, true>,
+               std::memory_order_relaxed);
+  std::memcpy(t.payload + periodic_payload_bytes, &label, sizeof label);
+  try {
+    start(t);
+  } catch (...) {
+    node_callable<callable, periodic_payload_bytes>::destroy(t);
+    unmake_timer(t);
+    throw;
+  }
+  return &t;
+}
+
 template <class F>
-timer_node* start_func_timer(clockwork& of, std::int64_t delay, F&& f, std::int64_t slack) {
+timer_node* start_func_timer(clockwork& of, std::int64_t delay, F&& f, std::int64_t slack,
+                             const char* label = nullptr) {
   using callable = std::decay_t<F>;
   if constexpr (!check_callback<F>()) {
     return nullptr;
+  } else if (label != nullptr) {
+    return make_and_start_labelled(of, std::forward<F>(f), label,
+                                   [&](timer_node& t) { start_timer_after(t, delay, slack); });
   } else if constexpr (is_small_payload<callable> &&
                        std::is_same_v<callable, std::remove_cvref_t<F>>) {
     refuse_null(f);
@@ -197,9 +224,13 @@ timer_node* start_func_timer(clockwork& of, std::int64_t delay, F&& f, std::int6
 }
 
 template <class F>
-timer_node* start_func_timer_at(clockwork& of, std::int64_t when, F&& f, std::int64_t slack) {
+timer_node* start_func_timer_at(clockwork& of, std::int64_t when, F&& f, std::int64_t slack,
+                                const char* label = nullptr) {
   if constexpr (!check_callback<F>()) {
     return nullptr;
+  } else if (label != nullptr) {
+    return make_and_start_labelled(of, std::forward<F>(f), label,
+                                   [&](timer_node& t) { start_timer_at(t, when, slack); });
   } else {
     return make_and_start(of, std::forward<F>(f),
                           [&](timer_node& t) { start_timer_at(t, when, slack); });
@@ -213,6 +244,8 @@ struct ticking_function {
   void* f;
   void (*call)(timer_node& t, void* f);
   void (*destroy)(void* f) noexcept;
+  /// Its label, or its type (site.h).
+  const char* written{nullptr};
 };
 
 /// Takes the function over, unless it throws.
@@ -224,7 +257,8 @@ void check_policy(std::uint8_t policy);
 
 /// Starts it by start(function), which takes the function over unless it throws.
 template <class F, class Start>
-timer_node* make_function_ticker(std::int64_t period, F&& f, std::uint8_t policy, Start start) {
+timer_node* make_function_ticker(std::int64_t period, F&& f, std::uint8_t policy, const char* label,
+                                 Start start) {
   if constexpr (!check_callback<F>()) {
     return nullptr;
   } else {
@@ -236,23 +270,26 @@ timer_node* make_function_ticker(std::int64_t period, F&& f, std::uint8_t policy
     timer_node* const t = start(ticking_function{
         .f = function.get(),
         .call = [](timer_node& node, void* g) { call_function(node, *static_cast<callable*>(g)); },
-        .destroy = [](void* g) noexcept { delete static_cast<callable*>(g); }});
+        .destroy = [](void* g) noexcept { delete static_cast<callable*>(g); },
+        .written = label != nullptr ? label : written_as<callable>()});
     static_cast<void>(function.release());  // the ticker's
     return t;
   }
 }
 template <class F>
-timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std::uint8_t policy) {
-  return make_function_ticker(period, std::forward<F>(f), policy, [&](const ticking_function& g) {
-    return start_function_ticker(of, period, policy, g);
-  });
+timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std::uint8_t policy,
+                                 const char* label = nullptr) {
+  return make_function_ticker(
+      period, std::forward<F>(f), policy, label,
+      [&](const ticking_function& g) { return start_function_ticker(of, period, policy, g); });
 }
 template <class F>
 timer_node* make_function_ticker_at(clockwork& of, std::int64_t start, std::int64_t period, F&& f,
-                                    std::uint8_t policy) {
-  return make_function_ticker(period, std::forward<F>(f), policy, [&](const ticking_function& g) {
-    return start_function_ticker_at(of, start, period, policy, g);
-  });
+                                    std::uint8_t policy, const char* label = nullptr) {
+  return make_function_ticker(period, std::forward<F>(f), policy, label,
+                              [&](const ticking_function& g) {
+                                return start_function_ticker_at(of, start, period, policy, g);
+                              });
 }
 
 }  // namespace verge::detail

@@ -53,6 +53,12 @@ struct timer_behaviour {
   void (*take)(timer_node&, std::int64_t now) noexcept {nullptr};
   /// Null: those of the engine are used.
   const timer_operations* operations{nullptr};
+  /// What it is, for people: the type of the callable (site.h), or a word. Null: nothing is known.
+  const char* written{nullptr};
+  /// The second half of the payload is a label, a const char*, which is the timer's name.
+  bool labelled{false};
+  /// What it is, if that is in the payload: for a thread that has a reference. Null: `written`.
+  const char* (*name)(const timer_node&) noexcept {nullptr};
 };
 
 struct timer_node : runnable {

@@ -79,6 +79,9 @@ class timer_wheel {
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   /// How many entries there are, out of date or not.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// For a picture of it: the used slots of a level, a bit each, and how many are in the heap.
+  [[nodiscard]] std::uint64_t used(int level) const noexcept { return slots_.used(level); }
+  [[nodiscard]] std::size_t near_size() const noexcept { return near_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return slots_.bytes() + near_.bytes(); }
 
   /// After this the next insert() does not throw. Throws std::bad_alloc.

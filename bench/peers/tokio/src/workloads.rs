@@ -80,6 +80,7 @@ pub fn run(r: &Request) -> Result<Answer, String> {
         "fill" => alone(fill(r)),
         "memory" => alone(memory(r)),
         "fire" => alone(fire(r))?,
+        "dense_10k" | "dense_100k" => alone(dense(r))?,
         "two_threads" => Ok(two_threads(r)),
         "lateness_idle" | "lateness_busy" => alone(lateness(r, 0)),
         "lateness_100k" => alone(lateness(r, r.timers)),
@@ -226,6 +227,32 @@ async fn fire(r: &Request) -> Result<Answer, String> {
     }
     let took = processor_time() - begin;
     Ok(Answer::Metrics(vec![("ns_per_op", took as f64 / r.timers as f64)]))
+}
+
+async fn dense(r: &Request) -> Result<Answer, String> {
+    let n = r.timers * r.milliseconds as usize / 1000;
+    let apart = Duration::from_secs(1) / r.timers as u32;
+    let mut random = Random(r.seed);
+    let before = FIRED.load(Ordering::Relaxed);
+    let filling = Duration::from_micros(3 * n as u64) + Duration::from_millis(100);
+    let first = Instant::now() + filling;
+    for i in 0..n {
+        let due = first + apart * i as u32 + random.within(apart);
+        tokio::spawn(async move {
+            sleep_until(due).await;
+            FIRED.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    sleep_until(first - Duration::from_millis(2)).await;
+    if FIRED.load(Ordering::Relaxed) != before {
+        return Err("starting the timers took so long that some have fired already".into());
+    }
+    let begin = processor_time();
+    while FIRED.load(Ordering::Relaxed) < before + n {
+        sleep_until(Instant::now() + Duration::from_millis(20)).await;
+    }
+    let took = processor_time() - begin;
+    Ok(Answer::Metrics(vec![("ns_per_op", took as f64 / n as f64)]))
 }
 
 fn two_threads(r: &Request) -> Answer {

@@ -1,0 +1,127 @@
+#include <base/code_name.h>
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <sys/auxv.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include <base/elf_symbols.h>
+
+namespace verge::detail {
+
+namespace {
+
+std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
+  return status == 0 && text != nullptr ? std::string(text.get()) : std::string(name);
+}
+
+std::string hexadecimal(std::uintptr_t n) {
+  char text[2 + 2 * sizeof n + 1];
+  std::snprintf(text, sizeof text, "0x%jx", static_cast<std::uintmax_t>(n));
+  return text;
+}
+
+std::string_view last_part(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+}  // namespace
+
+std::string_view type_in(const char* written) noexcept {
+  if (written == nullptr) return {};
+  // gcc: "... [with F = TYPE]", clang: "... [F = TYPE]"
+  const std::string_view text = written;
+  constexpr std::string_view before = "F = ";
+  const auto begin = text.find(before);
+  if (begin == std::string_view::npos || !text.ends_with(']')) return text;
+  return text.substr(begin + before.size(), text.size() - begin - before.size() - 1);
+}
+
+namespace {
+
+std::string find_name(const void* address) {
+  Dl_info info{};
+  if (::dladdr(address, &info) == 0) return hexadecimal(reinterpret_cast<std::uintptr_t>(address));
+  if (info.dli_sname == nullptr) {
+    // The program's own name may be relative to where it was started.
+    Dl_info own{};
+    const bool is_program =
+        ::dladdr(reinterpret_cast<const void*>(::getauxval(AT_ENTRY)), &own) != 0 &&
+        own.dli_fbase == info.dli_fbase;
+    if (const auto found = find_elf_symbol(is_program ? "/proc/self/exe" : info.dli_fname,
+                                           reinterpret_cast<std::uintptr_t>(address),
+                                           reinterpret_cast<std::uintptr_t>(info.dli_fbase))) {
+      return demangled(found->name.c_str()) + '+' + hexadecimal(found->offset);
+    }
+  }
+  const bool named = info.dli_sname != nullptr;
+  std::string name = named ? demangled(info.dli_sname) : std::string(last_part(info.dli_fname));
+  name += '+';
+  name += hexadecimal(reinterpret_cast<std::uintptr_t>(address) -
+                      reinterpret_cast<std::uintptr_t>(named ? info.dli_saddr : info.dli_fbase));
+  return name;
+}
+
+/// Names that were found: to look one up reads a file.
+struct known_names {
+  std::mutex lock;
+  std::map<const void*, std::string> names;
+  static constexpr std::size_t most = 10'000;
+
+  /// Never destroyed: threads may outlive static objects.
+  static known_names& get() {
+    static known_names& all = *std::make_unique<known_names>().release();
+    return all;
+  }
+};
+
+}  // namespace
+
+std::string name_of_code(const void* address) {
+  known_names& known = known_names::get();
+  {
+    std::lock_guard held(known.lock);
+    const auto found = known.names.find(address);
+    if (found != known.names.end()) return found->second;
+  }
+  std::string name = find_name(address);
+  std::lock_guard held(known.lock);
+  // A library may have been unloaded, and another be there: what is old is dropped now and then.
+  if (known.names.size() >= known_names::most) known.names.clear();
+  known.names.emplace(address, name);
+  return name;
+}
+
+std::string function_at(const void* address) {
+  std::string name = name_of_code(address);
+  constexpr std::string_view none = "+0x0";
+  if (name.ends_with(none)) name.erase(name.size() - none.size());
+  // Parameters are long, and those of a coroutine's body say nothing. A name may begin with
+  // "(anonymous namespace)::".
+  constexpr std::string_view unnamed = "(anonymous namespace)::";
+  std::size_t from = 0;
+  while (name.compare(from, unnamed.size(), unnamed) == 0) from += unnamed.size();
+  if (const auto open = name.find('(', from); open != std::string::npos && open != from) {
+    name.erase(open);
+  }
+  return name;
+}
+
+std::string name_of_work(const char* label, const char* written, const void* code) {
+  if (label != nullptr) return label;
+  if (code != nullptr) return function_at(code);
+  const std::string_view type = type_in(written);
+  return type.empty() ? std::string("?") : std::string(type);
+}
+
+}  // namespace verge::detail

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+/// Names of code, for people: what a timer calls, what a task runs, the frames of a backtrace.
+namespace verge::detail {
+
+/// The type in what written_as() returns: "shop::place_all()::<lambda()>".
+std::string_view type_in(const char* written) noexcept;
+
+/// What lies at an address of code: "serve(int)+0x1c", or "program+0x12ab" if there is no name for
+/// it, for addr2line. Allocates, and takes the dynamic linker's lock.
+std::string name_of_code(const void* address);
+/// The same without the distance from its beginning, and without parameters: "serve".
+std::string function_at(const void* address);
+
+/// What to call something that has a label, or a type, or code: the first of these that tells.
+std::string name_of_work(const char* label, const char* written, const void* code);
+
+}  // namespace verge::detail

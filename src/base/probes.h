@@ -1,0 +1,24 @@
+#pragma once
+
+/// Static probes (USDT), for bpftrace, perf and SystemTap, if <sys/sdt.h> was there when the
+/// library was built (Debian's systemtap-sdt-dev). Each is a nop, and a note in the file that says
+/// where it is and where its arguments are; nothing is computed for one. tools/bpftrace/ has scripts.
+///
+///   verge:start   timer, delay in ns                 started by after_func
+///   verge:stop    timer                              by stop()
+///   verge:reset   timer, delay in ns                 by reset()
+///   verge:fire    timer, when it was due, now, what it does (detail::timer_behaviour)
+///   verge:sleep   until when, in ns; 0 for as long as nothing happens
+///   verge:wake    now, in ns
+///   verge:steal   number of the thief, number of the processor that timers or tasks are taken from
+///   verge:stall   thread, for how long, in ns
+#if __has_include(<sys/sdt.h>) && !defined(VERGE_NO_PROBES)
+#include <sys/sdt.h>
+#define VERGE_PROBE1(name, a) STAP_PROBE1(verge, name, a)
+#define VERGE_PROBE2(name, a, b) STAP_PROBE2(verge, name, a, b)
+#define VERGE_PROBE4(name, a, b, c, d) STAP_PROBE4(verge, name, a, b, c, d)
+#else
+#define VERGE_PROBE1(name, a) static_cast<void>(0)
+#define VERGE_PROBE2(name, a, b) static_cast<void>(0)
+#define VERGE_PROBE4(name, a, b, c, d) static_cast<void>(0)
+#endif

@@ -1,0 +1,103 @@
+// The inspector's page in a real browser: what it shows, wide and narrow, light and dark.
+// usage: node page.js CHROMIUM URL [PICTURES]
+'use strict';
+const assert = require('assert');
+const path = require('path');
+const puppeteer = require('puppeteer-core');
+
+const [chromium, url, pictures] = process.argv.slice(2);
+const tests = [];
+const test = (name, body) => tests.push([name, body]);
+let page;
+const elsewhere = [], errors = [];
+
+const until = (f, ...args) => page.waitForFunction(f, { timeout: 120000, polling: 100 }, ...args);
+const label = id => page.$eval('#' + id, e => e.getAttribute('aria-label'));
+/// How many different colours a canvas has: one that is drawn has several.
+const colours = id => page.$eval('#' + id, c => {
+  const data = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set();
+  for (let i = 0; i < data.length; i += 4) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+  return seen.size;
+});
+
+test('is live, and loads nothing from elsewhere', async () => {
+  await until(() => document.getElementById('status').textContent === 'live');
+  assert.deepStrictEqual(elsewhere, []);
+});
+test('shows how many timers are pending', async () => {
+  await until(() => /^\d+ timers are pending/.test(document.getElementById('due').getAttribute('aria-label')));
+  assert.ok(Number((await label('due')).match(/^\d+/)[0]) > 1000);
+  assert.ok(await colours('due') > 3);
+});
+test('shows how late they fired', async () => {
+  await until(() => /^[1-9]\d* timers fired/.test(document.getElementById('heat').getAttribute('aria-label')));
+  assert.ok(await colours('heat') > 4);
+});
+test('has a lane for each processor', async () => {
+  const lanes = await page.$$eval('.lane', all => all.map(l => l.children[2].textContent));
+  assert.ok(lanes.length >= 1);
+  for (const l of lanes) assert.match(l, /% busy, \d+ ready/);
+});
+test('shows the wheel', async () => {
+  assert.match(await label('wheel'), /^[1-9]\d* slots in use/);
+  assert.ok(await colours('wheel') > 3);
+});
+test('names labels and tasks', async () => {
+  await until(() => document.getElementById('labels').textContent.includes('reminder'));
+  await until(() => document.getElementById('labels').textContent.includes('idle time-out'));
+  await until(() => /courier.*sleep/.test(document.getElementById('tasks').textContent));
+});
+test('shows a stall and where it was', async () => {
+  await until(() => document.getElementById('stalls').textContent.includes('the report that takes too long'));
+  assert.ok(await page.$eval('#stalls pre', e => e.textContent.split('\n').length) > 2);
+});
+test('fits on a phone', async () => {
+  await page.setViewport({ width: 400, height: 900, deviceScaleFactor: 2 });
+  await new Promise(done => setTimeout(done, 1500));
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 400), 'it is wider than the screen');
+});
+test('says that there is no answer', async () => {
+  await page.setOfflineMode(true);
+  await until(() => document.getElementById('status').textContent === 'no answer');
+  await page.setOfflineMode(false);
+  await until(() => document.getElementById('status').textContent === 'live');
+});
+
+async function take(name, width, height, scheme) {
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+  await page.setViewport({ width, height, deviceScaleFactor: 1 });
+  await new Promise(done => setTimeout(done, 2500));
+  await page.screenshot({ path: path.join(pictures, name + '.png'), fullPage: width < 600 });
+}
+
+(async () => {
+  const browser = await puppeteer.launch({ executablePath: chromium, headless: true, args: ['--no-sandbox', '--disable-gpu'] });
+  page = await browser.newPage();
+  page.on('request', r => { if (!r.url().startsWith(url) && !r.url().startsWith('data:')) elsewhere.push(r.url()); });
+  page.on('pageerror', e => errors.push(String(e)));
+  page.on('console', m => { if (m.type() === 'error' && !m.text().includes('ERR_INTERNET_DISCONNECTED')) errors.push(m.text()); });
+  await page.setViewport({ width: 1280, height: 1100 });
+  await page.goto(url);
+  let failed = 0;
+  for (const [name, body] of tests) {
+    try {
+      await body();
+      console.log('ok      ' + name);
+    } catch (e) {
+      ++failed;
+      console.log('FAILED  ' + name + ': ' + e.message);
+    }
+  }
+  if (errors.length) {
+    ++failed;
+    console.log('FAILED  the page has errors: ' + errors.join('; '));
+  }
+  if (pictures) {
+    await take('wide-light', 1280, 1100, 'light');
+    await take('wide-dark', 1280, 1100, 'dark');
+    await take('narrow-light', 400, 900, 'light');
+    await take('narrow-dark', 400, 900, 'dark');
+  }
+  await browser.close();
+  process.exit(failed ? 1 : 0);
+})();

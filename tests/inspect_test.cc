@@ -1,0 +1,303 @@
+// The inspector: what it serves, and to which requests.
+
+#include <verge/inspect.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <support/json_reader.h>
+#include <support/patience.h>
+#include <verge/dump.h>
+#include <verge/net.h>
+#include <verge/task.h>
+#include <verge/time.h>
+
+#include <inspect/request.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using verge::test::json;
+
+struct answer {
+  int status{0};
+  std::string head;
+  std::string body;
+};
+
+/// Sends bytes as they are, and reads until the connection is closed.
+answer talk(const verge::inspector& with, const std::string& request) {
+  auto conn = verge::tcp_conn::connect(with.at()).wait().or_throw();
+  static_cast<void>(conn.write_all(request).wait());
+  std::string all;
+  std::array<char, 16384> bytes;
+  for (;;) {
+    const auto got = conn.read_some(bytes).wait();
+    if (got.error) break;
+    all.append(bytes.data(), got.bytes);
+  }
+  answer a;
+  const auto end = all.find("\r\n\r\n");
+  if (end == std::string::npos) return a;
+  a.head = all.substr(0, end + 2);
+  a.body = all.substr(end + 4);
+  a.status = std::stoi(a.head.substr(9, 3));
+  EXPECT_THAT(a.head, HasSubstr("Content-Length: " + std::to_string(a.body.size()) + "\r\n"));
+  return a;
+}
+
+answer get(const verge::inspector& with, const std::string& target, const std::string& more = {}) {
+  return talk(with, "GET " + target + " HTTP/1.1\r\nHost: localhost:1\r\n" + more + "\r\n");
+}
+
+json stats(const verge::inspector& with, const std::string& query = {}) {
+  const answer a = get(with, "/stats.json" + query);
+  EXPECT_EQ(a.status, 200);
+  return verge::test::read_json(a.body);
+}
+
+verge::inspector_options anywhere() { return {.at = verge::endpoint::loopback(0)}; }
+
+TEST(inspector, serves_a_page_that_loads_nothing_from_elsewhere) {
+  verge::runtime rt({.processors = 2});
+  const verge::inspector page(rt, anywhere());
+  const answer a = get(page, "/");
+  EXPECT_EQ(a.status, 200);
+  EXPECT_THAT(a.head, HasSubstr("Content-Type: text/html; charset=utf-8\r\n"));
+  EXPECT_THAT(a.head, HasSubstr("Content-Security-Policy: default-src 'none'"));
+  EXPECT_THAT(a.body, testing::StartsWith("<!doctype html>"));
+  EXPECT_THAT(a.body, testing::Not(HasSubstr("@nonce@")));
+  EXPECT_THAT(a.body, testing::Not(HasSubstr("src=")));
+  EXPECT_THAT(a.body, testing::Not(HasSubstr("http:")));
+  EXPECT_THAT(a.body, testing::Not(HasSubstr("https:")));
+  // The nonce in the policy is the one of the page, and another one each time.
+  const auto at = a.head.find("'nonce-");
+  ASSERT_NE(at, std::string::npos);
+  const std::string nonce = a.head.substr(at + 7, 32);
+  EXPECT_THAT(a.body, HasSubstr("<script nonce=\"" + nonce + "\">"));
+  EXPECT_THAT(get(page, "/").head, testing::Not(HasSubstr(nonce)));
+}
+
+TEST(inspector, tells_what_is_pending_by_time_and_by_label) {
+  verge::runtime rt({.processors = 2});
+  const verge::inspector page(rt, anywhere());
+  std::vector<verge::timer> timers;
+  for (int i = 0; i < 3000; ++i) {
+    timers.push_back(verge::after_func(rt, 1h, [] {}, {.label = "idle-timeout"}));
+  }
+  for (int i = 0; i < 1000; ++i) timers.push_back(verge::after_func(rt, 10s, [] {}));
+  const json s = stats(page);
+  EXPECT_EQ(s["totals"]["pending"].number, 4000);
+  EXPECT_EQ(s["totals"]["started"].number, 4000);
+  double sum = 0;
+  for (const json& n : s["due"]["counts"].array) sum += n.number;
+  EXPECT_NEAR(sum, 4000, 2);
+  // 1 h is between 2^41 and 2^42 ns.
+  const auto first = static_cast<std::size_t>(s["due"]["first_power"].number);
+  EXPECT_NEAR(s["due"]["counts"].array[41 - first].number, 3000, 2);
+  EXPECT_NEAR(s["due"]["counts"].array[33 - first].number, 1000, 2);
+  ASSERT_GE(s["labels"].array.size(), 2);
+  EXPECT_EQ(s["labels"].array[0]["name"].text, "idle-timeout");
+  EXPECT_NEAR(s["labels"].array[0]["pending"].number, 3000, 2);
+  EXPECT_THAT(s["labels"].array[1]["name"].text, HasSubstr("tells_what_is_pending"));
+  double slots = 0;
+  for (const json& level : s["wheel"]["levels"].array) {
+    EXPECT_EQ(level["used"].text.size(), 64);
+    for (const char c : level["used"].text) slots += c != '0';
+  }
+  EXPECT_GE(slots, 2);
+  EXPECT_EQ(s["processors"].array.size(), 2);
+}
+
+TEST(inspector, of_many_timers_looks_at_some) {
+  verge::runtime rt({.processors = 1});
+  const verge::inspector page(rt, anywhere());
+  std::vector<verge::timer> timers;
+  for (int i = 0; i < 200'000; ++i) {
+    timers.push_back(verge::after_func(rt, i % 4 == 0 ? 1h : 10s, [] {}));
+  }
+  const json s = stats(page);
+  EXPECT_LT(s["due"]["sampled"].number, 40'000);
+  EXPECT_EQ(s["totals"]["pending"].number, 200'000);
+  const auto first = static_cast<std::size_t>(s["due"]["first_power"].number);
+  EXPECT_NEAR(s["due"]["counts"].array[41 - first].number, 50'000, 10'000);
+}
+
+verge::task<> waits_for_long() { co_await verge::sleep(1h); }
+
+TEST(inspector, groups_tasks_by_what_they_are_and_wait_for) {
+  verge::runtime rt({.processors = 2});
+  const verge::inspector page(rt, anywhere());
+  std::vector<verge::join_handle<void>> tasks;
+  for (int i = 0; i < 20; ++i) tasks.push_back(verge::go(rt, waits_for_long));
+  ASSERT_TRUE(verge::test::eventually([&] {
+    const json s = stats(page);
+    return s["tasks"].array.size() == 1 && s["tasks"].array[0]["waits_for"].text == "sleep";
+  }));
+  EXPECT_EQ(stats(page)["tasks"].array[0]["count"].number, 20);
+  EXPECT_THAT(stats(page)["tasks"].array[0]["name"].text, HasSubstr("waits_for_long"));
+  EXPECT_EQ(stats(page)["totals"]["tasks_live"].number, 20);
+  for (auto& t : tasks) t.cancel();
+}
+
+TEST(inspector, has_a_past_and_gives_what_is_new) {
+  verge::runtime rt({.processors = 1});
+  const verge::inspector page(rt, anywhere());
+  const auto ticker = verge::every(rt, 1ms, [] {});
+  ASSERT_TRUE(verge::test::eventually([&] { return stats(page)["history"].array.size() >= 2; }));
+  const json s = stats(page);
+  const json& last = s["history"].array.back();
+  double late = 0;
+  for (const json& n : last["lateness"].array) late += n.number;
+  EXPECT_EQ(late, last["fired"].number);
+  const auto n = static_cast<int>(last["n"].number);
+  for (const json& h : stats(page, "?since=" + std::to_string(n))["history"].array) {
+    EXPECT_GT(h["n"].number, n);
+  }
+  EXPECT_EQ(get(page, "/stats.json?since=x").status, 400);
+}
+
+TEST(inspector, answers_while_every_processor_is_stuck_and_shows_where) {
+  verge::runtime rt({.processors = 2});
+  const verge::inspector page(rt, anywhere());
+  std::atomic<bool> stop = false;
+  std::vector<verge::join_handle<void>> stuck;
+  for (int i = 0; i < 2; ++i) {
+    stuck.push_back(rt.spawn([&] {
+      verge::label_task("stuck here");
+      while (!stop) std::this_thread::sleep_for(1ms);
+    }));
+  }
+  EXPECT_TRUE(verge::test::eventually([&] {
+    const json s = stats(page);
+    return s["totals"]["stalls"].number >= 1 && !s["stalls"].array.empty();
+  }));
+  const json s = stats(page);
+#if !defined(__SANITIZE_THREAD__)
+  EXPECT_EQ(s["stalls"].array[0]["what"].text, "stuck here");
+  EXPECT_FALSE(s["stalls"].array[0]["backtrace"].array.empty());
+#endif
+  EXPECT_TRUE(s["processors"].array[0]["runs"].boolean);
+  EXPECT_THAT(get(page, "/dump").body, HasSubstr("processor 0: runs"));
+  stop = true;
+  for (auto& t : stuck) t.join();
+}
+
+TEST(inspector, serves_metrics_and_traces) {
+  verge::runtime rt({.processors = 1});
+  const verge::inspector page(rt, anywhere());
+  const auto ticker = verge::every(rt, 1ms, [] {}, verge::missed_ticks::skip, {.label = "beat"});
+  const answer metrics = get(page, "/metrics");
+  EXPECT_EQ(metrics.status, 200);
+  EXPECT_THAT(metrics.head, HasSubstr("text/plain; version=0.0.4"));
+  EXPECT_THAT(metrics.body, HasSubstr("\nverge_timers_started_total "));
+  const answer trace = get(page, "/trace?seconds=1");
+  EXPECT_EQ(trace.status, 200);
+  const json t = verge::test::read_json(trace.body);
+  EXPECT_GT(t["traceEvents"].array.size(), 10);
+  EXPECT_THAT(trace.body, HasSubstr("\"name\":\"beat\""));
+  for (const char* bad : {"0", "31", "x", "", "1.5", "-1"}) {
+    EXPECT_EQ(get(page, std::string("/trace?seconds=") + bad).status, 400) << bad;
+  }
+}
+
+TEST(inspector, refuses_what_it_does_not_know) {
+  verge::runtime rt({.processors = 1});
+  const verge::inspector page(rt, anywhere());
+  EXPECT_EQ(get(page, "/nothing").status, 404);
+  EXPECT_EQ(get(page, "/../etc/passwd").status, 404);
+  const answer post = talk(page, "POST / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(post.status, 405);
+  EXPECT_THAT(post.head, HasSubstr("Allow: GET\r\n"));
+  EXPECT_EQ(talk(page, "GET / HTTP/2.0\r\nHost: localhost\r\n\r\n").status, 505);
+  EXPECT_EQ(talk(page, "hello\r\n\r\n").status, 400);
+  EXPECT_EQ(talk(page, "GET / HTTP/1.1\r\n\r\n").status, 400);  // no host
+  EXPECT_EQ(get(page, "/", "X: " + std::string(9000, 'x') + "\r\n").status, 431);
+  // A name that another machine's server resolves to the loopback interface.
+  EXPECT_EQ(talk(page, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 403);
+  EXPECT_EQ(talk(page, "GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n\r\n").status, 403);
+  EXPECT_EQ(talk(page, "GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n").status, 200);
+}
+
+TEST(inspector, asks_for_its_token) {
+  verge::runtime rt({.processors = 1});
+  const std::string token = "0123456789abcdef";
+  const verge::inspector page(rt, {.at = verge::endpoint::loopback(0), .token = token});
+  EXPECT_EQ(get(page, "/").status, 401);
+  EXPECT_EQ(get(page, "/metrics?token=0123456789abcdeX").status, 401);
+  EXPECT_EQ(get(page, "/metrics?token=0123456789abcdef0").status, 401);
+  EXPECT_EQ(get(page, "/metrics?token=").status, 401);
+  EXPECT_EQ(get(page, "/?token=" + token).status, 200);
+  EXPECT_EQ(get(page, "/stats.json?since=0&token=" + token).status, 200);
+  EXPECT_EQ(get(page, "/metrics", "Authorization: Bearer " + token + "\r\n").status, 200);
+  EXPECT_EQ(get(page, "/metrics", "Authorization: Basic " + token + "\r\n").status, 401);
+  // With a token any name will do.
+  EXPECT_EQ(talk(page, "GET /?token=" + token + " HTTP/1.1\r\nHost: box.example\r\n\r\n").status,
+            200);
+  EXPECT_THAT(page.url(), testing::EndsWith("/?token=" + token));
+}
+
+TEST(inspector, is_not_made_where_others_could_reach_it_without_a_token) {
+  verge::runtime rt({.processors = 1});
+  EXPECT_THROW(verge::inspector(rt, {.at = verge::endpoint::any(0)}), std::invalid_argument);
+  EXPECT_THROW(verge::inspector(rt, {.at = verge::endpoint::any_v6(0)}), std::invalid_argument);
+  EXPECT_THROW(verge::inspector(rt, {.at = verge::endpoint::any(0), .token = "short"}),
+               std::invalid_argument);
+  EXPECT_THROW(verge::inspector(
+                   rt, {.at = verge::endpoint::loopback(0), .token = "not all plain &= letters"}),
+               std::invalid_argument);
+  const verge::inspector open(rt, {.at = verge::endpoint::any(0), .token = "0123456789abcdef"});
+  EXPECT_THROW(verge::inspector(rt, {.at = open.at(), .token = "0123456789abcdef"}),
+               std::system_error);
+}
+
+TEST(inspector, can_be_destroyed_while_it_answers) {
+  verge::runtime rt({.processors = 1});
+  for (int i = 0; i < 5; ++i) {
+    verge::inspector page(rt, anywhere());
+    auto conn = verge::tcp_conn::connect(page.at()).wait().or_throw();
+    static_cast<void>(
+        conn.write_all(
+                std::string_view("GET /trace?seconds=30 HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+            .wait());
+    std::this_thread::sleep_for(20ms);
+  }
+  // Its trace has ended with it.
+  const verge::inspector page(rt, anywhere());
+  EXPECT_EQ(get(page, "/trace?seconds=1").status, 200);
+}
+
+TEST(inspect_request, is_read_strictly) {
+  using verge::detail::parse_inspect_request;
+  const auto status = [](const std::string& head) { return parse_inspect_request(head).status; };
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+  EXPECT_EQ(status("GET /a?b=c HTTP/1.0\r\nhost:a\r\nX: y z\r\n\r\n"), 200);
+  EXPECT_EQ(status("GET  / HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost : a\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\n folded: b\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
+  EXPECT_EQ(status(std::string("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", 29)), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\nHost: a\n\n"), 400);
+  EXPECT_EQ(status(""), 400);
+  const auto r =
+      parse_inspect_request("GET /x?a=1&ab=2 HTTP/1.1\r\nHOST: LocalHost:8\r\n\r\n").request;
+  EXPECT_EQ(r.path, "/x");
+  EXPECT_EQ(r.host, "localhost");
+  EXPECT_EQ(verge::detail::query_value(r.query, "ab"), "2");
+  EXPECT_EQ(verge::detail::query_value(r.query, "b"), std::nullopt);
+  EXPECT_EQ(verge::detail::query_value("a=%41", "a"), std::nullopt);
+}
+
+}  // namespace

@@ -1,0 +1,223 @@
+// Recordings of a runtime: the schema of Chrome's JSON, nesting, and that recording changes
+// nothing.
+
+#include <verge/trace.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <support/json_reader.h>
+#include <support/patience.h>
+#include <verge/chan.h>
+#include <verge/dump.h>
+#include <verge/time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using verge::test::json;
+
+/// What it has written, read back.
+json written(const verge::trace& t) {
+  std::ostringstream out;
+  t.write(out);
+  return verge::test::read_json(out.str());
+}
+
+std::vector<json> events(const json& all, const std::string& phase) {
+  std::vector<json> found;
+  for (const json& e : all["traceEvents"].array) {
+    if (e["ph"].text == phase) found.push_back(e);
+  }
+  return found;
+}
+
+/// Every event has what Chrome needs of its kind.
+void expect_schema(const json& all) {
+  ASSERT_TRUE(all.has("traceEvents"));
+  for (const json& e : all["traceEvents"].array) {
+    ASSERT_TRUE(e.has("ph") && e.has("pid") && e.has("tid") && e.has("name"));
+    const std::string& phase = e["ph"].text;
+    ASSERT_THAT(phase, testing::AnyOf("M", "X", "i", "b", "n", "e"));
+    if (phase == "M") continue;
+    ASSERT_TRUE(e.has("ts"));
+    EXPECT_GE(e["ts"].number, 0);
+    if (phase == "X") {
+      ASSERT_TRUE(e.has("dur"));
+      EXPECT_GE(e["dur"].number, 0);
+      EXPECT_THAT(e["cat"].text, testing::AnyOf("callback", "task", "idle"));
+    }
+    if (phase == "b" || phase == "e" || phase == "n") {
+      EXPECT_TRUE(e.has("id") && e.has("cat"));
+    }
+  }
+}
+
+/// The slices of a track follow one another.
+void expect_nesting(const json& all) {
+  std::map<double, std::vector<std::pair<double, double>>> tracks;
+  for (const json& e : events(all, "X")) {
+    tracks[e["tid"].number].emplace_back(e["ts"].number, e["ts"].number + e["dur"].number);
+  }
+  for (auto& [track, slices] : tracks) {
+    std::sort(slices.begin(), slices.end());
+    for (std::size_t i = 1; i < slices.size(); ++i) {
+      // To the nanosecond that is lost in rounding.
+      EXPECT_LE(slices[i - 1].second, slices[i].first + .002) << "on track " << track;
+    }
+  }
+}
+
+/// Every timer that begins ends, in this order, and none ends that has not begun.
+void expect_pairs(const json& all) {
+  std::map<std::string, int> open;
+  for (const json& e : all["traceEvents"].array) {
+    if (!e.has("id")) continue;
+    int& n = open[e["id"].text];
+    if (e["ph"].text == "b") ++n;
+    if (e["ph"].text == "e") --n;
+    EXPECT_THAT(n, testing::AnyOf(0, 1));
+  }
+  for (const auto& [id, n] : open) EXPECT_EQ(n, 0) << id;
+}
+
+TEST(trace, has_callbacks_tasks_and_timers) {
+  verge::runtime rt({.processors = 2});
+  verge::trace recording(rt);
+  std::atomic<int> fired = 0;
+  auto t = verge::after_func(rt, 1ms, [&] { ++fired; }, {.label = "a \"quoted\" one"});
+  auto stopped = verge::after_func(rt, 1h, [] {});
+  auto moved = verge::after_func(rt, 1h, [] {});
+  auto pending = verge::after_func(rt, 1h, [] {});
+  EXPECT_TRUE(stopped.stop());
+  EXPECT_TRUE(moved.reset(2h));
+  rt.run([]() -> verge::task<> {
+    verge::label_task("a sleeper");
+    co_await verge::sleep(2ms);
+  });
+  ASSERT_TRUE(verge::test::eventually([&] { return fired == 1; }));
+  // What runs when it ends is not in it: so the callback has ended.
+  t = verge::timer();
+  rt.run([] {});
+  recording.stop();
+  const json all = written(recording);
+  expect_schema(all);
+  expect_nesting(all);
+  expect_pairs(all);
+  EXPECT_EQ(recording.lost(), 0);
+
+  const auto has = [&](const std::string& phase, const std::string& name, const std::string& how) {
+    const auto found = events(all, phase);
+    return std::any_of(found.begin(), found.end(), [&](const json& e) {
+      return e["name"].text.find(name) != std::string::npos &&
+             (how.empty() || e["args"]["how"].text == how);
+    });
+  };
+  EXPECT_TRUE(has("X", "a \"quoted\" one", ""));
+  EXPECT_TRUE(has("X", "a sleeper", ""));
+  EXPECT_TRUE(has("b", "a \"quoted\" one", "started"));
+  EXPECT_TRUE(has("e", "a \"quoted\" one", "fired"));
+  EXPECT_TRUE(has("i", "fire: a \"quoted\" one", ""));
+  EXPECT_TRUE(has("e", "has_callbacks_tasks_and_timers", "stopped"));
+  EXPECT_TRUE(has("n", "has_callbacks_tasks_and_timers", "reset"));
+  EXPECT_TRUE(has("e", "has_callbacks_tasks_and_timers", "pending at the end"));
+}
+
+TEST(trace, slices_do_not_overlap_where_tasks_block) {
+  verge::runtime rt({.processors = 2});
+  verge::trace recording(rt);
+  std::vector<verge::join_handle<void>> tasks;
+  for (int i = 0; i < 20; ++i) {
+    tasks.push_back(rt.spawn([] {
+      for (int n = 0; n < 10; ++n) {
+        verge::blocking([] { std::this_thread::sleep_for(200us); });
+        const auto end = verge::clock::now() + 100us;
+        while (verge::clock::now() < end) {
+        }
+      }
+    }));
+  }
+  for (auto& t : tasks) t.join();
+  recording.stop();
+  const json all = written(recording);
+  expect_schema(all);
+  expect_nesting(all);
+  EXPECT_GT(events(all, "X").size(), 20);
+}
+
+TEST(trace, says_what_it_has_lost) {
+  verge::runtime rt({.processors = 1});
+  verge::trace recording(rt, {.events = 1});  // 1,024
+  verge::timer t = verge::after_func(rt, 1h, [] {});
+  for (int i = 0; i < 3000; ++i) t.reset(1h);
+  recording.stop();
+  EXPECT_GE(recording.lost(), 1900);
+  const json all = written(recording);
+  EXPECT_EQ(all["otherData"]["lost"].number, static_cast<double>(recording.lost()));
+  expect_schema(all);
+}
+
+TEST(trace, one_at_a_time_and_written_after_its_end) {
+  verge::runtime rt({.processors = 1});
+  verge::trace first(rt);
+  EXPECT_THROW(verge::trace second(rt), std::logic_error);
+  std::ostringstream out;
+  EXPECT_THROW(first.write(out), std::logic_error);
+  first.stop();
+  first.stop();
+  const verge::trace second(rt);
+}
+
+/// Timers work the same on the path that a trace takes, and again on the fast one.
+TEST(trace, may_begin_and_end_while_timers_are_used) {
+  verge::runtime rt({.processors = 2});
+  std::atomic<bool> stop = false;
+  std::atomic<int> expected = 0;
+  std::atomic<int> fired = 0;
+  const auto use = [&] {
+    while (!stop) {
+      std::vector<verge::timer> timers;
+      for (int i = 0; i < 64; ++i) {
+        timers.push_back(verge::after_func(rt, 1h, [&] { ++fired; }));
+        if (i % 4 == 0) timers.back().reset(2h);
+        if (i % 4 == 1) {
+          EXPECT_TRUE(timers.back().stop());
+        }
+        if (i % 4 == 2) {
+          timers.back().reset(100us);
+          timers.back().detach();
+          timers.pop_back();
+          ++expected;
+        }
+      }
+      std::this_thread::sleep_for(100us);
+    }
+  };
+  std::thread a(use);
+  std::thread b(use);
+  for (int i = 0; i < 20; ++i) {
+    verge::trace recording(rt, {.events = 4096});
+    std::this_thread::sleep_for(5ms);
+    recording.stop();
+    const json all = written(recording);
+    expect_schema(all);
+    expect_nesting(all);
+  }
+  stop = true;
+  a.join();
+  b.join();
+  EXPECT_TRUE(verge::test::eventually([&] { return fired == expected; }));
+  EXPECT_EQ(rt.stats().total.timers_live, 0);
+}
+
+}  // namespace
