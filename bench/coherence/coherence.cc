@@ -14,6 +14,10 @@
 //   sleep        read the first time of every processor, as a worker does before it sleeps, after
 //                each core has started a timer that comes first
 //   steal        look at every processor's run queue, after each core has run a task
+//   again        the sum of both, once more by the same core, when nothing has changed
+//
+// The last three are per look and not per core: such a look costs at most so much for each processor
+// that has changed since this core looked last, and nothing for the others.
 //
 // --hot shows the code that causes most transfers. --check fails if hybrid exceeds its bounds.
 
@@ -114,7 +118,7 @@ class crew {
 };
 
 struct figures {
-  double put_off, start_stop, neighbour, sleep, steal;
+  double put_off, start_stop, neighbour, sleep, steal, again;
 };
 
 /// Its own line, and its own choice of timers: the harness adds no sharing.
@@ -208,32 +212,35 @@ figures measure(verge::engine which, unsigned cores, bool hot) {
           verge::detail::reset_timer_after(all[i].timers[all[i].next % timers_per_core],
                                            180 * second);
         });
-    // One look in a round, by each core in turn.
-    unsigned round = 0;
-    std::uint64_t looks = 0;
-    for (unsigned r = 0; r < 20; ++r, ++round) {
-      threads.each(true, [&](unsigned i) {
-        all[i].timers.push_back(start(15 * second - second / 100 * static_cast<std::int64_t>(r)));
-      });
-      const std::uint64_t before = model.transfers();
-      threads.each(true, [&](unsigned i) {
-        if (i != round % cores) return;
-        for (unsigned p = 0; p < cores; ++p) w.engine().next_when(p);
-      });
-      looks += model.transfers() - before;
-    }
-    got.sleep = static_cast<double>(looks) / 20;
+    // One look in a round, by each core in turn, and the same once more.
+    constexpr unsigned rounds = 20;
+    std::uint64_t again = 0;
+    const auto looks = [&](const std::function<void(unsigned, unsigned)>& change,
+                           const std::function<void(unsigned)>& look) {
+      std::uint64_t first = 0;
+      for (unsigned r = 0; r < rounds; ++r) {
+        threads.each(true, [&](unsigned i) { change(i, r); });
+        for (std::uint64_t* sum : {&first, &again}) {
+          const std::uint64_t before = model.transfers();
+          threads.each(true, [&](unsigned i) {
+            if (i == r % cores) look(i);
+          });
+          *sum += model.transfers() - before;
+        }
+      }
+      return static_cast<double>(first) / rounds;
+    };
+    got.sleep = looks(
+        [&](unsigned i, unsigned r) {
+          all[i].timers.push_back(start(15 * second - second / 100 * static_cast<std::int64_t>(r)));
+        },
+        [&](unsigned) {
+          for (unsigned p = 0; p < cores; ++p) w.engine().next_when(p);
+        });
     verge::coherence::run_queues queues(cores);
-    looks = 0;
-    for (unsigned r = 0; r < 20; ++r, ++round) {
-      threads.each(true, [&](unsigned i) { queues.run_a_task(i); });
-      const std::uint64_t before = model.transfers();
-      threads.each(true, [&](unsigned i) {
-        if (i == round % cores) queues.steal(i);
-      });
-      looks += model.transfers() - before;
-    }
-    got.steal = static_cast<double>(looks) / 20;
+    got.steal = looks([&](unsigned i, unsigned) { queues.run_a_task(i); },
+                      [&](unsigned i) { queues.steal(i); });
+    got.again = static_cast<double>(again) / rounds;
     threads.each(false, [&](unsigned i) {
       for (timer_node* t : all[i].timers) verge::detail::destroy_timer(*t);
     });
@@ -263,6 +270,11 @@ bool within_bounds(const std::map<unsigned, figures>& by_cores) {
     hold(f.put_off <= 0.1, "put off an own timer: at most 0.1", cores, f.put_off);
     hold(f.start_stop <= 0.1, "start and stop an own timer: at most 0.1", cores, f.start_stop);
     hold(f.neighbour <= 1.2, "stop and restart a neighbour's: at most 1.2", cores, f.neighbour);
+    const double others = cores - 1;
+    hold(f.sleep <= 1.1 * others, "before a sleep: at most 1.1 for each that changed", cores,
+         f.sleep);
+    hold(f.steal <= 2.2 * others, "to steal: at most 2.2 for each that changed", cores, f.steal);
+    hold(f.again <= 0.1, "the same look again: nothing", cores, f.again);
   }
   if (by_cores.contains(8) && by_cores.contains(64)) {
     const double growth = by_cores.at(64).neighbour / by_cores.at(8).neighbour;
@@ -307,8 +319,8 @@ int main(int argc, char** argv) {
     }
   }
   bool good = true;
-  std::printf("| engine | cores | put off | start+stop | neighbour's | sleep | steal |\n");
-  std::printf("|---|---:|---:|---:|---:|---:|---:|\n");
+  std::printf("| engine | cores | put off | start+stop | neighbour's | sleep | steal | again |\n");
+  std::printf("|---|---:|---:|---:|---:|---:|---:|---:|\n");
   for (const verge::engine e : engines) {
     const std::vector<std::string_view> chosen = parts(only);
     if (!only.empty() && std::find(chosen.begin(), chosen.end(), name_of(e)) == chosen.end()) {
@@ -317,9 +329,9 @@ int main(int argc, char** argv) {
     std::map<unsigned, figures> by_cores;
     for (const unsigned n : cores) {
       const figures f = by_cores[n] = measure(e, n, hot);
-      std::printf("| %s | %u | %.3f | %.3f | %.3f | %.1f | %.1f |\n",
+      std::printf("| %s | %u | %.3f | %.3f | %.3f | %.1f | %.1f | %.1f |\n",
                   std::string(name_of(e)).c_str(), n, f.put_off, f.start_stop, f.neighbour, f.sleep,
-                  f.steal);
+                  f.steal, f.again);
       std::fflush(stdout);
     }
     if (check && e == verge::engine::hybrid) good = within_bounds(by_cores);

@@ -14,6 +14,13 @@
 // If no thread can be chosen and not all have finished, that is a deadlock, or two threads that
 // wait for each other by yielding; both are reported.
 //
+// Steps may say what they access. Two that access different places, or only read, can be exchanged
+// without any effect, and of the schedules that differ by such exchanges one is enough: sleep sets
+// leave out the others. A thread whose step has been tried here "sleeps" in the branches tried after
+// that, until a step is made that cannot be exchanged with its own; if only sleeping threads could
+// continue, everything from here on has been seen, and the schedule just runs to its end. Not with a
+// bound on preemptions, which the exchanged schedule may exceed.
+//
 // Steps happen one after the other, as if every atomic were sequentially consistent. What a weaker
 // memory model allows besides is explored if the atomics say so: weak_memory.h.
 //
@@ -55,12 +62,23 @@ struct failure {
 };
 
 struct outcome {
+  /// Without those that sleep sets have cut short.
   std::uint64_t schedules = 0;
   std::uint64_t steps = 0;
   std::optional<failure> failed;
 };
 
 inline constexpr int any_number = std::numeric_limits<int>::max();
+
+/// What a step accesses. No place: it may concern everything.
+struct access {
+  const void* place = nullptr;
+  bool writes = true;
+  [[nodiscard]] bool independent_of(const access& other) const {
+    if (place == nullptr || other.place == nullptr) return false;
+    return place != other.place || (!writes && !other.writes);
+  }
+};
 
 class explorer {
  public:
@@ -76,7 +94,7 @@ class explorer {
     do {
       fresh_from_ = path_.empty() ? 0 : path_.size() - 1;
       execute(p);
-      ++result.schedules;
+      if (!coasting_) ++result.schedules;
       result.steps += step_;
       if (failed_) {
         result.failed = std::move(failed_);
@@ -112,7 +130,7 @@ class explorer {
   static explorer* active() { return active_; }
 
   /// The thread is about to make a step.
-  void point() { wait_for({}); }
+  void point(access a = {}) { wait_for({}, a); }
 
   /// A choice between n possibilities that is not about threads: which of several stores a load
   /// reads, say. All are tried; 0 comes first. It counts as a step, and in the schedule it is a
@@ -121,7 +139,7 @@ class explorer {
     if (n <= 1) return 0;
     if (step_ >= path_.size()) {
       decision d{};
-      d.count = static_cast<std::uint8_t>(n);
+      d.count = static_cast<std::uint8_t>(coasting_ ? 1 : n);
       d.preemptions = preemptions_;
       if (replay_ != nullptr && step_ < replay_->size()) {
         d.chosen = static_cast<std::uint8_t>((*replay_)[step_] - 'a');
@@ -135,11 +153,11 @@ class explorer {
     return chosen;
   }
 
-  /// As point(), for a step that can be made once `*taken` is false.
-  void lock_point(const bool& taken) {
+  /// As point(), for a step that can be made once `taken` is false.
+  void lock_point(const bool& taken, access a = {}) {
     wait w;
     w.taken = &taken;
-    wait_for(w);
+    wait_for(w, a);
   }
 
   /// The thread has read the place whose writes `stamp` counts.
@@ -198,6 +216,7 @@ class explorer {
     bool done = true;
     bool yielded = false;
     wait pending;
+    access step;  ///< that it makes next
     const std::uint32_t* looked = nullptr;
     std::uint32_t seen = 0;
   };
@@ -207,6 +226,8 @@ class explorer {
     std::uint8_t count;
     std::uint8_t chosen;
     bool could_stay;
+    bool coasts;        ///< only sleeping threads could continue
+    unsigned sleeping;  ///< a bit for each thread
     int preemptions;
   };
 
@@ -214,6 +235,8 @@ class explorer {
     program_ = &p;
     step_ = 0;
     preemptions_ = 0;
+    sleeping_ = 0;
+    coasting_ = false;
     failed_.reset();
     story_.clear();
     schedule_.clear();
@@ -236,6 +259,7 @@ class explorer {
       thread& t = threads_[i];
       t.done = t.yielded = false;
       t.pending = {};
+      t.step = {};
       t.looked = nullptr;
       current_ = i;
       t.stack.start(&thread_main, this);
@@ -266,9 +290,10 @@ class explorer {
     std::abort();
   }
 
-  void wait_for(wait w) {
+  void wait_for(wait w, access a) {
     const std::size_t me = current_;
     thread& t = threads_[me];
+    t.step = a;
     if (t.yielded) {
       t.yielded = false;  // waits for what yield() said
     } else {
@@ -313,15 +338,34 @@ class explorer {
       if (path_.size() > most_steps) fail("no end", "more steps than any schedule should have");
     }
     const std::size_t next = d->order[d->chosen];
+    if (next >= program_->threads() || threads_[next].done || !threads_[next].pending.over()) {
+      fail("repetition", "the program does not do the same when it is run again");
+    }
+    fall_asleep(*d, next);
     preemptions_ = d->preemptions + (d->could_stay && d->chosen != 0 ? 1 : 0);
     ++step_;
     schedule_ += static_cast<char>('0' + next);
     return next;
   }
 
+  /// Those that have been tried here sleep, and those that slept, unless the step wakes them.
+  void fall_asleep(const decision& d, std::size_t next) {
+    coasting_ = coasting_ || d.coasts;
+    sleeping_ = 0;
+    if (bound_ != any_number || replay_ != nullptr) return;
+    unsigned candidates = d.sleeping;
+    for (std::size_t i = 0; i < d.chosen; ++i) candidates |= 1U << d.order[i];
+    for (std::size_t i = 0; i < program_->threads(); ++i) {
+      if ((candidates >> i & 1) != 0 && threads_[i].step.independent_of(threads_[next].step)) {
+        sleeping_ |= 1U << i;
+      }
+    }
+  }
+
   decision look_around() {
     decision d{};
     d.preemptions = preemptions_;
+    d.sleeping = sleeping_;
     const auto ready = [&](std::size_t i) {
       return !threads_[i].done && threads_[i].pending.over();
     };
@@ -333,6 +377,7 @@ class explorer {
       d.order[d.count++] = static_cast<std::uint8_t>(told);
       return d;
     }
+    if (sleeping_ != 0 || coasting_) return look_around_sleepers(d, ready);
     if (current_ != most_threads && ready(current_)) {
       d.could_stay = true;
       d.order[d.count++] = static_cast<std::uint8_t>(current_);
@@ -341,6 +386,28 @@ class explorer {
     for (std::size_t i = 0; i < program_->threads(); ++i) {
       if (i != current_ && ready(i)) d.order[d.count++] = static_cast<std::uint8_t>(i);
     }
+    return d;
+  }
+
+  template <class Ready>
+  decision look_around_sleepers(decision d, Ready ready) {
+    // The current thread first, as below.
+    const std::size_t n = program_->threads();
+    std::size_t asleep = most_threads;
+    for (std::size_t k = 0; k < n; ++k) {
+      const std::size_t i = current_ < n ? (current_ + k) % n : k;
+      if (!ready(i)) continue;
+      if ((sleeping_ >> i & 1) == 0) {
+        d.order[d.count++] = static_cast<std::uint8_t>(i);
+      } else if (asleep == most_threads) {
+        asleep = i;
+      }
+    }
+    if (d.count == 0 && asleep != most_threads) {
+      d.coasts = true;
+      d.order[d.count++] = static_cast<std::uint8_t>(asleep);
+    }
+    if (coasting_ && d.count > 1) d.count = 1;
     return d;
   }
 
@@ -365,6 +432,8 @@ class explorer {
   std::size_t current_ = 0;
   int bound_ = any_number;
   int preemptions_ = 0;
+  unsigned sleeping_ = 0;
+  bool coasting_ = false;
   bool starting_ = false;
   bool in_fiber_ = false;
   std::optional<failure> failed_;

@@ -1,29 +1,47 @@
 #!/usr/bin/env python3
 """Faults put into a copy of the library, one at a time: which of them do the tests find?
 
-  tests/mutants/mutants.py [--sample N|all] [--seed N] [--part NAME] [--jobs N] [--json FILE] [--list]
+  tests/mutants/mutants.py [--sample N|all] [--seed N] [--part NAME] [--jobs N] [--again] [--list]
+  tests/mutants/mutants.py --quick
 
 The sources of src/ and include/verge/detail/ are copied to build/mutants/tree, and each place that
 can be wrong in a small way becomes a switch: `a < b` can be `a <= b`, a condition always true or
-false, a call can be left out. There is one build, and the environment chooses the fault
-(VERGE_MUTANT=17). A run of each test without a fault tells which switches it comes by; a fault is
-tried with those tests only, the shortest first, until one fails or does not end in time.
+false, a number one larger, a call left out. There is one build, and the environment chooses the
+fault (VERGE_MUTANT=17). A run of each test without a fault tells which switches it comes by; a
+fault is tried with those tests only, the shortest first, until one fails or does not end in time.
 
-Memory orders are not among the faults: on this processor no run can show them.
+The sample takes at least so many of each part (a folder of src/, or detail) that its share means
+something. What was tried is kept in build/mutants/tried.json: --again tries only what was not
+caught.
 
-What survives is listed with a verdict from verdicts.json, which says why a fault changes nothing
-that could be tested; without one it is a hole in the tests.
+Memory orders are not among the faults: on this processor no run can show them. They are the
+business of tests/orders.
+
+What survives is listed with a verdict from verdicts.json beside this file, which says why a fault
+changes nothing that a test could see; without one it is a hole in the tests, and counts as one. So
+does a fault that no test comes by.
+
+--quick is for every run of the tests: three programs of header-only parts, and a fixed sample of
+faults in them, none of which may survive.
 """
-import argparse, json, os, pathlib, random, re, shutil, subprocess, sys, time
-from concurrent.futures import ThreadPoolExecutor
+import argparse, json, os, pathlib, random, re, resource, signal, subprocess, sys, time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WORK = ROOT / "build" / "mutants"
+WORK = pathlib.Path(os.environ.get("VERGE_MUTANTS_DIR", ROOT / "build" / "mutants"))
 TREE = WORK / "tree"
 BUILD = WORK / "build"
-TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test wheel_test hybrid_test
-  processor_heap_test slab_test run_queue_test scheduler_parts_test short_lock_test poller_test
-  chan_test select_test task_test time_test monitor_test stuck_thread_test""".split()
+TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test wheel_test wheel_engine_test
+  hybrid_test processor_heap_test state_machine_table_test slab_test slab_trim_test run_queue_test
+  scheduler_parts_test short_lock_test poller_test chan_test channel_end_test select_test task_test
+  time_test monitor_test stuck_thread_test stuck_test cancel_test context_test context_callback_test
+  clock_test tsc_anchor_test simulation_test fd_test net_test net_kinds_test runtime_test
+  runtime_end_test join_test owed_ticks_test missed_ticks_test turn_test slack_test precise_test
+  metrics_test under_test call_order_test fork_test log_test cpu_limits_test runtime_thread_test
+  empty_handle_test conformance_test""".split()
+QUICK = ["quad_heap_test", "timer_wheel_test", "run_queue_test"]
+LEAST_OF_A_PART = 24
+SLOW = 20  # seconds
 
 HEADER = r"""
 #pragma once
@@ -32,7 +50,7 @@ HEADER = r"""
 extern "C" int verge_mutant_active;
 extern "C" unsigned char verge_mutant_reached[];
 namespace verge_mutants {
-constexpr bool on(int n) noexcept {
+[[gnu::no_sanitize("thread")]] constexpr bool on(int n) noexcept {
   if (std::is_constant_evaluated()) return false;
   verge_mutant_reached[n] = 1;
   return verge_mutant_active == n;
@@ -42,6 +60,10 @@ constexpr bool truth(int always, int never, T&& condition) noexcept {
   const bool is = static_cast<bool>(condition);
   if (std::is_constant_evaluated()) return is;
   return on(always) ? true : on(never) ? false : is;
+}
+template <class T>
+constexpr T more(int n, T v) noexcept {
+  return on(n) ? static_cast<T>(v + 1) : v;
 }
 #define VERGE_SWITCH(name, op, instead)                                        \
   struct name { int n; };                                                      \
@@ -100,8 +122,10 @@ INSTEAD = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "
 NOT_HERE = re.compile(r'^\s*(#|//|///|template|requires|using|typedef|friend|static_assert|concept|case |'
                       r'namespace|public:|private:|protected:|struct |class |enum |union |\* |/\*)')
 CONSTANT = re.compile(r'\b(constexpr|constinit|static const|static_assert|alignas|operator|requires|'
-                      r'decltype|sizeof|__extension__|mutated|Mutation)\b')
+                      r'decltype|sizeof|__extension__|mutated|Mutation|asm|__builtin_\w+)\b')
 STATEMENT = re.compile(r'^(\s+)([a-z_][\w:.\[\]*]*(?:->[\w:.\[\]*]+|\([^()]*\)(?:\.|->)\w+)*\(.*\));$')
+# A number in an expression: an operand, an argument, or what is returned.
+NUMBER = re.compile(r'((?:[-+*/%<>=,] |\(|return ))(\d+U?)\b(?![\'.\w>])')
 
 
 def sources():
@@ -120,22 +144,34 @@ def matching(text, at):
 
 
 class Mutants:
-    """All switches, numbered, and the text of each line with its switches."""
+    """All switches, numbered, and the text of each line with its switches. A switch keeps its number
+    if others are left out, so that little is compiled again."""
 
-    def __init__(self):
+    def __init__(self, excluded):
         self.all = []
+        self.keys = {}
+        self.excluded = excluded
 
     def new(self, path, line, kind, text):
-        self.all.append({"id": len(self.all), "file": path, "line": line, "kind": kind,
-                         "text": text.strip()})
+        text = text.strip()
+        key = f"{path}: {kind}: {text}"
+        self.keys[key] = self.keys.get(key, 0) + 1
+        if self.keys[key] > 1:
+            key += f" #{self.keys[key]}"
+        self.all.append({"id": len(self.all), "file": path, "line": line, "kind": kind, "text": text,
+                         "key": key, "out": f"{path}: {text}" in self.excluded})
         return len(self.all) - 1
 
-    def mutate(self, path, number, line, before, excluded):
+    def mutate(self, path, number, line, before):
         code = line.split("//")[0].rstrip()
-        if (path, number) in excluded or NOT_HERE.match(line) or CONSTANT.search(code):
+        if NOT_HERE.match(line) or CONSTANT.search(code):
             return line
         if '"' in code or "'" in code or not code.strip() or code.rstrip().endswith("\\"):
             return line
+        changed = self.changed(path, number, code, before)
+        return line if f"{path}: {code.strip()}" in self.excluded else changed
+
+    def changed(self, path, number, code, before):
         condition = re.match(r"^(\s*(?:\} else )?if \()", code)
         if condition and "[[" not in code[:condition.end()]:
             end = matching(code, condition.end() - 1)
@@ -158,27 +194,35 @@ class Mutants:
             op = m[1]
             n = self.new(path, number, f"{op} to {INSTEAD[op]}", whole)
             return f" {op} verge_mutants::{OPERATORS[op]}{{{n}}} {op} "
+
+        def larger(m):
+            n = self.new(path, number, f"{m[2]} is one more", whole)
+            return f"{m[1]}verge_mutants::more({n}, {m[2]})"
         if re.search(r"\bfor \(.*:.*\)", code):
             return code
+        if not re.search(r"[\[{<]\d|template|std::array|\bint \w+\(|\{\d", code):
+            code = NUMBER.sub(larger, code)
         return re.sub(r" (<=|>=|==|!=|<|>|\+|-) (?=[\w(*&!~:\[])", replace, code)
 
 
 def generate(excluded):
-    mutants = Mutants()
+    mutants = Mutants(excluded)
     TREE.mkdir(parents=True, exist_ok=True)
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True,
                             check=True).stdout.split("\n")
     mutated = set(sources())
     for path in filter(None, listed):
         top = path.split("/")[0]
-        if top in ("docs", "clients", "examples", "abi", "bindings", "tools"):
+        if top in ("docs", "clients", "examples", "abi", "bindings", "tools", "packaging"):
+            continue
+        if not (ROOT / path).is_file():
             continue
         target = TREE / path
         text = (ROOT / path).read_bytes()
         if path in mutated:
             lines, before = [], ";"
             for number, line in enumerate(text.decode().split("\n"), 1):
-                lines.append(mutants.mutate(path, number, line, before, excluded))
+                lines.append(mutants.mutate(path, number, line, before))
                 if line.strip() and not line.strip().startswith("//"):
                     before = line.split("//")[0]
             text = "\n".join(lines).encode()
@@ -186,7 +230,7 @@ def generate(excluded):
             text += (SUPPORT % 100000).encode()
         write_if_changed(target, text, (ROOT / path).stat().st_mode)
     write_if_changed(WORK / "verge_mutants.h", HEADER.encode(), 0o644)
-    return mutants.all
+    return [m for m in mutants.all if not m["out"]]
 
 
 def write_if_changed(path, text, mode):
@@ -197,56 +241,189 @@ def write_if_changed(path, text, mode):
     path.chmod(mode & 0o777)
 
 
+def excluded_lines():
+    file = pathlib.Path(__file__).with_name("excluded.json")
+    return set(json.loads(file.read_text())) if file.exists() else set()
+
+
+FLAGS = ["-std=c++20", "-w", "-pthread", "-include", str(WORK / "verge_mutants.h"), f"-I{TREE}/src",
+         f"-I{TREE}/include", f"-I{TREE}/tests"]
+LIBRARIES = "-lgmock -lgtest -lgtest_main -ldl"
+
+
+def sources_of(test):
+    """A test of several files is compiled in one piece."""
+    folder = TREE / "tests" / test.removesuffix("_test")
+    one = TREE / "tests" / f"{test}.cc"
+    if one.exists():
+        return one
+    whole = WORK / f"{test}.cc"
+    write_if_changed(whole, "".join(f'#include "{p}"\n' for p in sorted(folder.glob("*.cc"))).encode(), 0o644)
+    return whole
+
+
+def configure():
+    """Not with CMake: the library is compiled in two pieces (some names are in two files), which takes a
+    quarter of the time."""
+    files = [p for p in sources() if p.endswith(".cc")]
+    pieces = [files[0::2], files[1::2],
+              sorted(str(p.relative_to(TREE)) for p in (TREE / "src").rglob("*.cc")
+                     if str(p.relative_to(TREE)) not in files)]
+    compiler = os.environ.get("CXX", "g++")
+    text = f"""rule compile
+  command = {compiler} {' '.join(FLAGS)} $more -MD -MF $out.d -c $in -o $out
+  depfile = $out.d
+  deps = gcc
+rule link
+  command = {compiler} -pthread $in {LIBRARIES} -o $out
+"""
+    for n, piece in enumerate(pieces):
+        unity = WORK / f"half_{n}.cc"
+        write_if_changed(unity, "".join(f'#include "{TREE}/{p}"\n' for p in piece).encode(), 0o644)
+        text += f"build half_{n}.o: compile {unity}\n  more = -O1\n"
+    for test in TESTS:
+        text += f"build {test}.o: compile {sources_of(test)}\n  more = -O1\n"
+        text += f"build tests/{test}: link {test}.o half_0.o half_1.o half_2.o\n"
+    write_if_changed(BUILD / "build.ninja", text.encode(), 0o644)
+
+
 def build(jobs):
-    """Builds, and leaves out the switches on lines that do not compile with them."""
-    excluded_file = WORK / "excluded.json"
-    excluded = {tuple(e) for e in json.loads(excluded_file.read_text())} if excluded_file.exists() else set()
-    for _ in range(30):
+    """Builds, and leaves out the switches on lines that do not compile with them: excluded.json."""
+    excluded = excluded_lines()
+    for _ in range(40):
         mutants = generate(excluded)
-        if not (BUILD / "build.ninja").exists():
-            subprocess.run(["cmake", "-G", "Ninja", "-S", TREE, "-B", BUILD, "-DCMAKE_BUILD_TYPE=None",
-                            f"-DCMAKE_CXX_FLAGS=-std=c++20 -O1 -w -include {WORK}/verge_mutants.h",
-                            "-DVERGE_BUILD_BENCH=OFF", "-DVERGE_BUILD_EXAMPLES=OFF",
-                            "-DVERGE_BUILD_TOOLS=OFF", "-DVERGE_BUILD_SERVER=OFF", "-DVERGE_BUILD_C=OFF",
-                            "-DVERGE_INSTALL=OFF", "-DVERGE_CHECK_HEADERS=OFF"], check=True,
-                           stdout=subprocess.DEVNULL)
-        done = subprocess.run(["ninja", "-C", BUILD, "-k", "0", f"-j{jobs}", *TESTS], text=True,
-                              capture_output=True)
+        configure()
+        done = subprocess.run(["ninja", "-C", BUILD, "-k", "0", f"-j{jobs}", *(f"tests/{t}" for t in TESTS)],
+                              text=True, capture_output=True)
         if done.returncode == 0:
             return mutants
-        # Every line that an error, or the note of a template that led to it, names.
+        # Every line that an error, or the note of a template that led to it, names, and those
+        # around, which belong to the same expression.
         found = set()
-        for path, line in re.findall(r"tree/((?:src|include)/[\w/.]+):(\d+):\d+: (?:fatal )?error", done.stdout):
-            found.add((path, int(line)))
-        for path, line in re.findall(r"tree/((?:src|include)/[\w/.]+):(\d+):\d+:   required from", done.stdout):
-            found.add((path, int(line)))
+        for path, line in re.findall(r"tree/((?:src|include)/[\w/.]+):(\d+):\d+: "
+                                     r"(?:(?:fatal )?error|  required from)", done.stdout):
+            lines = (ROOT / path).read_text().split("\n")
+            for n in range(int(line) - 2, int(line) + 1):
+                if 0 <= n < len(lines):
+                    found.add(f"{path}: {lines[n].split('//')[0].strip()}")
         found -= excluded
         if not found:
             sys.exit("mutants: the build fails, and not because of a switch:\n" + done.stdout[-4000:])
         print(f"mutants: {len(found)} lines do not take a switch", flush=True)
-        # The lines around belong to the same expression.
-        excluded |= {(p, l + d) for p, l in found for d in (-1, 0, 1)}
-        excluded_file.write_text(json.dumps(sorted(excluded)))
+        excluded |= found
+        pathlib.Path(__file__).with_name("excluded.json").write_text(
+            json.dumps(sorted(excluded), indent=0, ensure_ascii=False) + "\n")
     sys.exit("mutants: no end of lines that do not compile")
 
 
-def run(test, mutant=None, coverage=None, limit=300):
+def limits():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
+    resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30))
+
+
+def run(program, mutant=None, coverage=None, limit=300):
     env = dict(os.environ, VERGE_TEST_SCALE="quick", VERGE_STRESS_SECONDS="1")
     if mutant is not None:
         env["VERGE_MUTANT"] = str(mutant)
     if coverage:
         env["VERGE_MUTANT_COVERAGE"] = str(coverage)
     begin = time.monotonic()
+    child = subprocess.Popen([program, "--gtest_brief=1", "--gtest_fail_fast"], env=env, cwd=WORK,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits)
     try:
-        code = subprocess.run([BUILD / "tests" / test, "--gtest_brief=1"], env=env, timeout=limit,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+        code = child.wait(timeout=limit)
     except subprocess.TimeoutExpired:
         code = "no end"
+    try:
+        os.killpg(child.pid, signal.SIGKILL)  # and what it has started
+    except ProcessLookupError:
+        pass
+    child.wait()
     return code, time.monotonic() - begin
 
 
 def part_of(path):
     return path.split("/")[1] if path.startswith("src/") else "detail"
+
+
+def coverage_of(test, program):
+    """The switches it comes by, and how long it takes. None if it fails without a fault."""
+    coverage = WORK / f"{test}.reached"
+    coverage.unlink(missing_ok=True)
+    code, seconds = run(program, coverage=coverage)
+    if code != 0:
+        print(f"mutants: {test} fails without a fault ({code}), and is left out", flush=True)
+        return None, seconds
+    return (set(map(int, coverage.read_text().split())) if coverage.exists() else set()), seconds
+
+
+def sampled(pool, n, seed):
+    """At least LEAST_OF_A_PART of each part, if it has so many, and the rest in proportion."""
+    chance = random.Random(seed)
+    parts = {}
+    for m in pool:
+        parts.setdefault(part_of(m["file"]), []).append(m)
+    chosen, left = [], []
+    for name in sorted(parts):
+        # Shuffled by a key of its own, so that a change elsewhere does not change all of it.
+        order = sorted(parts[name], key=lambda m: random.Random(f"{seed} {m['key']}").random())
+        chosen += order[:LEAST_OF_A_PART]
+        left += order[LEAST_OF_A_PART:]
+    left.sort(key=lambda m: random.Random(f"{seed} {m['key']}").random())
+    chosen += left[:max(0, n - len(chosen))]
+    chance.shuffle(chosen)
+    return chosen
+
+
+def try_all(pool, reached, seconds, path_of, jobs, minutes=0, keep=lambda results: None):
+    began = time.monotonic()
+    results = []
+
+    def try_one(m):
+        if minutes and time.monotonic() - began > 60 * minutes:
+            return dict(m, outcome="not tried")
+        tests = sorted((t for t in reached if m["id"] in reached[t]), key=seconds.get)
+        for test in tests:
+            code, _ = run(path_of(test), m["id"], limit=max(30, 10 * seconds[test]))
+            if code != 0:
+                return dict(m, outcome="caught", by=test, how=code)
+        return dict(m, outcome="survived" if tests else "not reached", tests=tests)
+
+    with ThreadPoolExecutor(jobs) as workers:
+        for done in as_completed([workers.submit(try_one, m) for m in pool]):
+            results.append(done.result())
+            keep(results)
+    return results
+
+
+def quick(jobs):
+    """A few faults in header-only parts, compiled without CMake."""
+    mutants = generate(excluded_lines())
+    reached, seconds = {}, {}
+
+    def compile_one(test):
+        needs = ["src/version.cc"]
+        subprocess.run([os.environ.get("CXX", "g++"), "-O1", *FLAGS, f"{TREE}/tests/{test}.cc",
+                        *(f"{TREE}/{s}" for s in needs), "-lgtest", "-lgmock", "-lgtest_main", "-o",
+                        WORK / test], check=True)
+    with ThreadPoolExecutor(jobs) as workers:
+        list(workers.map(compile_one, QUICK))
+    for test in QUICK:
+        reached[test], seconds[test] = coverage_of(test, WORK / test)
+        if reached[test] is None:
+            sys.exit(1)
+    pool = sorted((m for m in mutants if any(m["id"] in ids for ids in reached.values())),
+                  key=lambda m: random.Random(f"quick {m['key']}").random())[:40]
+    results = judged(try_all(pool, reached, seconds, lambda t: WORK / t, jobs))
+    survivors = [m for m in results if m["outcome"] == "survived"]
+    caught = sum(m["outcome"] == "caught" for m in results)
+    print(f"mutants: {caught} of {len(results)} caught, "
+          f"{sum(m['outcome'] == 'equivalent' for m in results)} equivalent")
+    for m in survivors:
+        print(f"survived: {m['file']}:{m['line']}: {m['kind']}: {m['text']}")
+    sys.exit(1 if survivors or caught < 20 else 0)
 
 
 def main():
@@ -255,77 +432,96 @@ def main():
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--part")
     options.add_argument("--jobs", type=int, default=os.cpu_count())
-    options.add_argument("--json", type=pathlib.Path, default=WORK / "mutants.json")
     options.add_argument("--list", action="store_true")
+    options.add_argument("--again", action="store_true", help="only what was not caught the last time")
+    options.add_argument("--build", action="store_true", help="only build")
+    options.add_argument("--built", action="store_true", help="with the tests that were built before")
+    options.add_argument("--share", default="0/1", help="of several runs side by side, which: 0/2, 1/2")
+    options.add_argument("--report", action="store_true", help="only the table of what was tried")
+    options.add_argument("--quick", action="store_true")
     options.add_argument("--tests", help="only these, with commas")
-    options.add_argument("--reached", action="store_true", help="only faults that a test comes by")
     options.add_argument("--minutes", type=float, default=0, help="begin no more after so many")
     chosen = options.parse_args()
+    share, shares = map(int, chosen.share.split("/"))
+    tried = WORK / ("tried.json" if shares == 1 else f"tried_{share}.json")
     if chosen.list:
-        for m in generate(set()):
+        for m in generate(excluded_lines()):
             print(m["id"], f"{m['file']}:{m['line']}", m["kind"], m["text"], sep="\t")
         return
+    if chosen.quick:
+        return quick(chosen.jobs)
+    if chosen.report:
+        return report(sum((json.loads(p.read_text()) for p in sorted(WORK.glob("tried*.json"))), []))
     if chosen.tests:
         TESTS[:] = chosen.tests.split(",")
-    began = time.monotonic()
-    mutants = build(chosen.jobs)
+    mutants = generate(excluded_lines()) if chosen.built else build(chosen.jobs)
     print(f"mutants: {len(mutants)} in all", flush=True)
+    if chosen.build:
+        return
 
+    kept = WORK / "coverage.json"
     reached, seconds = {}, {}
-    for test in TESTS:
-        coverage = WORK / f"{test}.reached"
-        coverage.unlink(missing_ok=True)
-        code, seconds[test] = run(test, coverage=coverage)
-        if code != 0:
-            print(f"mutants: {test} fails without a fault ({code}), and is left out", flush=True)
-            continue
-        reached[test] = set(map(int, coverage.read_text().split())) if coverage.exists() else set()
+    if chosen.built and kept.exists():
+        seconds = json.loads(kept.read_text())
+        reached = {t: set(map(int, (WORK / f"{t}.reached").read_text().split())) for t in seconds}
+        TESTS[:] = [t for t in TESTS if t not in reached]
+    there = [t for t in TESTS if (BUILD / "tests" / t).exists()]
+    with ThreadPoolExecutor(chosen.jobs) as workers:
+        for test, (found, seconds[test]) in zip(there, workers.map(
+                lambda t: coverage_of(t, BUILD / "tests" / t), there)):
+            if found is not None:
+                reached[test] = found
+    kept.write_text(json.dumps({t: seconds[t] for t in reached}))
+    # What takes minutes is for faults that nothing else comes by.
+    quick_ids = set().union(*(reached[t] for t in reached if seconds[t] < SLOW))
+    for t in reached:
+        if seconds[t] >= SLOW:
+            reached[t] -= quick_ids
+    print("mutants: seconds of each test: " +
+          ", ".join(f"{t} {seconds[t]:.1f}" for t in sorted(reached, key=seconds.get)), flush=True)
 
     pool = [m for m in mutants if not chosen.part or part_of(m["file"]) == chosen.part]
-    if chosen.reached:
-        pool = [m for m in pool if any(m["id"] in ids for ids in reached.values())]
-        print(f"mutants: the tests come by {len(pool)}", flush=True)
     if chosen.sample != "all":
-        pool = random.Random(chosen.seed).sample(pool, min(int(chosen.sample), len(pool)))
+        pool = sampled(pool, int(chosen.sample), chosen.seed)
+    pool = pool[share::shares]
+    before = {m["key"]: m for m in json.loads(tried.read_text())} if chosen.again and tried.exists() else {}
+    known = [dict(before[m["key"]], id=m["id"], line=m["line"]) for m in pool
+             if before.get(m["key"], {}).get("outcome") == "caught"]
+    pool = [m for m in pool if before.get(m["key"], {}).get("outcome") != "caught"]
+    print(f"mutants: to try: {len(pool)}", flush=True)
 
-    def try_one(m):
-        if chosen.minutes and time.monotonic() - began > 60 * chosen.minutes:
-            return dict(m, outcome="not tried")
-        tests = sorted((t for t in reached if m["id"] in reached[t]), key=seconds.get)
-        for test in tests:
-            code, _ = run(test, m["id"], limit=max(20, 8 * seconds[test]))
-            if code != 0:
-                return dict(m, outcome="caught", by=test, how=code)
-        return dict(m, outcome="survived" if tests else "not reached")
-
-    with ThreadPoolExecutor(chosen.jobs) as workers:
-        results = list(workers.map(try_one, pool))
-    report(results, len(mutants), chosen.json)
+    def keep(results):
+        tried.write_text(json.dumps(known + results, indent=1))
+    report(known + try_all(pool, reached, seconds, lambda t: BUILD / "tests" / t, chosen.jobs,
+                           chosen.minutes, keep))
 
 
-def report(results, total, path):
-    verdicts_file = pathlib.Path(__file__).with_name("verdicts.json")
-    verdicts = json.loads(verdicts_file.read_text()) if verdicts_file.exists() else {}
+def judged(results):
+    """With the verdicts of those that change nothing."""
+    file = pathlib.Path(__file__).with_name("verdicts.json")
+    verdicts = json.loads(file.read_text()) if file.exists() else {}
     for m in results:
-        key = f"{m['file']}: {m['kind']}: {m['text']}"
-        if m["outcome"] == "survived" and key in verdicts:
-            m["outcome"], m["verdict"] = "equivalent", verdicts[key]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"total": total, "tried": results}, indent=1))
+        if m["outcome"] in ("survived", "not reached") and m["key"] in verdicts:
+            m["outcome"], m["verdict"] = "equivalent", verdicts[m["key"]]
+    return results
+
+
+def report(results):
+    results = judged(results)
     parts = {}
     for m in results:
         counts = parts.setdefault(part_of(m["file"]), {})
         counts[m["outcome"]] = counts.get(m["outcome"], 0) + 1
-    columns = ["caught", "survived", "equivalent", "not reached", "not tried"]
-    print("| part | " + " | ".join(columns) + " | caught of what counts |")
-    print("|---" * (len(columns) + 2) + "|")
+    columns = ["caught", "survived", "not reached", "equivalent", "not tried"]
+    print("| part | " + " | ".join(columns) + " | caught, of those not equivalent |")
+    print("|---|" + "---:|" * (len(columns) + 1))
     for name in [*sorted(parts), "all"]:
         counts = parts.get(name) or {c: sum(p.get(c, 0) for p in parts.values()) for c in columns}
         row = [counts.get(c, 0) for c in columns]
-        of = row[0] + row[1]
+        of = row[0] + row[1] + row[2]
         print(f"| {name} | " + " | ".join(map(str, row)) + f" | {100 * row[0] / of if of else 0:.0f} % |")
-    for m in results:
-        if m["outcome"] in ("survived", "equivalent"):
+    for m in sorted(results, key=lambda m: (m["outcome"], m["file"], m["line"])):
+        if m["outcome"] in ("survived", "not reached", "equivalent"):
             print(f"{m['outcome']}: {m['file']}:{m['line']}: {m['kind']}: {m['text']}" +
                   (f"  ({m['verdict']})" if "verdict" in m else ""))
 

@@ -1,0 +1,258 @@
+// Events that one party waits for, the count of a timer's calls, and a coroutine that parks.
+
+#include <orders/scene.h>
+
+#include <base/futex.h>
+#include <timer/call_count.h>
+#include <verge/detail/scheduling.h>
+#include <verge/detail/waiter.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+
+namespace verge::orders {
+namespace {
+
+using detail::one_shot;
+using detail::thread_waiter;
+using detail::waiter;
+
+/// A thread waits for one of two events, each of which another thread makes happen. The waiter is
+/// freed as soon as it has been taken off both: none may touch it after that.
+template <int Events>
+class wait_for_events : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 1 + Events; }
+  void run(std::size_t i) override {
+    if (i != 0) {
+      text_[i] = 1;
+      events_[i].fire(static_cast<std::uint32_t>(i));
+      return;
+    }
+    auto w = std::make_unique<thread_waiter>();
+    bool waits = true;
+    for (std::size_t e = 1; e <= Events; ++e) {
+      if (!events_[e].subscribe(*w)) {
+        if (!w->claim(static_cast<std::uint32_t>(e))) continue;  // another one wakes it
+        waits = false;
+        break;
+      }
+    }
+    if (waits) w->wait("an event");
+    const std::size_t winner = w->winner();
+    for (std::size_t e = 1; e <= Events; ++e) events_[e].unsubscribe(*w);
+    require(winner >= 1 && winner <= Events, "an event has ended the wait");
+    require(events_[winner].fired(), "that event has fired");
+    require(text_[winner] == 1, "what was written before the event");
+    w.reset();
+  }
+
+ private:
+  std::array<one_shot, Events + 1> events_;
+  std::array<int, Events + 1> text_{};
+};
+
+/// Waiting gives up while the event fires.
+class event_and_withdrawal : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 1) {
+      text_ = 1;
+      event_.fire(1);
+      return;
+    }
+    auto w = std::make_unique<thread_waiter>();
+    if (!event_.subscribe(*w)) {
+      require(text_ == 1, "it has fired");
+      return;
+    }
+    if (!w->claim(waiter::by_owner)) w->wait("the event, which has won");
+    event_.unsubscribe(*w);
+    if (w->winner() == 1) require(text_ == 1, "what was written before the event");
+    w.reset();
+  }
+
+ private:
+  one_shot event_;
+  int text_ = 0;
+};
+
+/// A thread that sees that the event has fired may destroy it.
+class end_of_an_event : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 1) {
+      text_ = 1;
+      event_->fire(1);
+      return;
+    }
+    thread_waiter w;
+    if (event_->subscribe(w)) w.wait("the event");
+    event_->wait_until_fired();
+    require(text_ == 1, "what was written before the event");
+    event_.reset();
+  }
+
+ private:
+  std::unique_ptr<one_shot> event_ = std::make_unique<one_shot>();
+  int text_ = 0;
+};
+
+/// A waiter is withdrawn, and another one begins to wait where it was, while the event fires: it is
+/// woken as what it is now.
+class same_address : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 1) {
+      event_.fire(1);
+      return;
+    }
+    alignas(thread_waiter) unsigned char place[sizeof(thread_waiter)];
+    for (int n = 0; n < 2; ++n) {
+      auto* const w = new (place) thread_waiter;
+      const bool waits = event_.subscribe(*w);
+      if (waits && (n == 1 || !w->claim(waiter::by_owner))) w->wait("the event");
+      event_.unsubscribe(*w);
+      w->~thread_waiter();
+    }
+  }
+
+ private:
+  one_shot event_;
+};
+
+/// A thread that only looks.
+class looked_at : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 1) {
+      text_ = 1;
+      event_.fire(1);
+      return;
+    }
+    if (event_.fired()) require(text_ == 1, "what was written before the event");
+  }
+
+ private:
+  one_shot event_;
+  int text_ = 0;
+};
+
+/// An event that has to wait for its end only: nothing else orders it.
+class waited_out : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 2; }
+  void run(std::size_t i) override {
+    if (i == 1) {
+      text_ = 1;
+      event_->fire(1);
+    } else {
+      event_->wait_until_fired();
+      require(text_ == 1, "what was written before the event");
+      event_.reset();
+    }
+  }
+
+ private:
+  std::unique_ptr<one_shot> event_ = std::make_unique<one_shot>();
+  int text_ = 0;
+};
+
+/// Two that fire: the waiter is woken once.
+class fired_twice : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 3; }
+  void run(std::size_t i) override {
+    if (i == 0) {
+      thread_waiter w;
+      if (event_.subscribe(w)) w.wait("the event");
+      event_.unsubscribe(w);
+      require(event_.fired(), "it has fired");
+    } else {
+      event_.fire(static_cast<std::uint32_t>(i));
+    }
+  }
+
+ private:
+  one_shot event_;
+};
+
+/// The calls of one timer (timer/call_count.h). Firings come from two threads; the one that is to
+/// queue the node runs it. A call uses what is not atomic, and so does the thread that ends the
+/// handle.
+class calls_of_a_timer : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const override { return 3; }
+  void run(std::size_t i) override {
+    if (i == 2) return end();
+    references_.fetch_add(1, std::memory_order_relaxed);
+    switch (calls(word_).add()) {
+      case calls::added::queue:
+        return work();
+      case calls::added::counted:
+        return;
+      case calls::added::refused:
+        return drop();
+    }
+  }
+  void finish() override {
+    require(references_.load(std::memory_order_relaxed) == 0, "no reference is left");
+    require(payload_ == nullptr, "the payload is destroyed");
+  }
+
+ private:
+  using calls = detail::call_count<std::atomic<std::uint32_t>>;
+
+  void work() {
+    for (bool more = true; more;) {
+      if (calls(word_).begin()) {
+        require(payload_ != nullptr, "no call after the end of the handle");
+        ++*payload_;
+      }
+      const auto ended = calls(word_).end();
+      if (ended.wake) woken_.leave();
+      more = ended.queue;
+      drop();
+    }
+  }
+  /// As end_callbacks() and the destructor of a handle.
+  void end() {
+    for (bool runs = calls(word_).close(); runs; runs = calls(word_).runs()) {
+      if (!calls(word_).ask()) break;
+      woken_.wait();
+    }
+    ++*payload_;
+    payload_.reset();
+    drop();
+  }
+  void drop() { references_.fetch_sub(1, std::memory_order_acq_rel); }
+
+  std::atomic<std::uint32_t> word_{0};
+  std::atomic<int> references_{1};
+  std::unique_ptr<int> payload_ = std::make_unique<int>(0);
+  detail::note woken_;
+};
+
+}  // namespace
+
+std::vector<scene_kind> event_scenes() {
+  return {
+      kind<wait_for_events<1>>("one_shot, one event", 3),
+      kind<wait_for_events<2>>("one_shot, two events", 2, 1),
+      kind<event_and_withdrawal>("one_shot, withdrawal", 3),
+      kind<end_of_an_event>("one_shot, destroyed", 3),
+      kind<same_address>("one_shot, the same address again", 3),
+      kind<looked_at>("one_shot, looked at"),
+      kind<waited_out>("one_shot, waited out"),
+      kind<fired_twice>("one_shot, fired twice", 2, 1),
+      kind<calls_of_a_timer>("call_count, two firings and an end", 2, 1),
+  };
+}
+
+}  // namespace verge::orders
