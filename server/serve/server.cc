@@ -95,10 +95,9 @@ void task_server::open(std::function<void(const std::string&)> on_failure) {
 /// A database that fails does not end the server: it takes its shards again when it can.
 void task_server::open_node() {
   cluster::node_options o;
-  o.member.database = {
-      .url = options_.database,
-      .patience = std::max<std::chrono::milliseconds>(2s, options_.leases.length * 4 / 5),
-      .must_sync = options_.mode == durability::synced};
+  o.member.database = {.url = options_.database,
+                       .patience = options_.database_patience,
+                       .must_sync = options_.mode == durability::synced};
   o.member.shards = options_.shards;
   o.member.times = options_.leases;
   o.member.broker = options_.broker;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +33,8 @@ struct server_options {
   std::string database;      ///< the address of PostgreSQL; empty: the directory
   std::uint32_t shards{16};  ///< of a database without tables
   cluster::lease_times leases;
+  /// How long an answer of the database is waited for.
+  std::chrono::milliseconds database_patience{8'000};
   endpoint peer{endpoint::loopback(0)};  ///< for other servers of the same database
   durability mode{durability::synced};
   broker_options broker;

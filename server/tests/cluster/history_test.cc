@@ -114,6 +114,10 @@ class bad_days {
   std::atomic<std::uint16_t> ports_[3]{};
 };
 
+long long seconds_since(steady::time_point t) {
+  return std::chrono::duration_cast<std::chrono::seconds>(steady::now() - t).count();
+}
+
 struct outcome {
   std::vector<std::string> faults;
   std::size_t operations{0};
@@ -131,13 +135,15 @@ outcome play(const std::string& fault, std::chrono::seconds length, int longest)
     players.emplace_back([&, i] { clients.play(chosen + i, ending); });
   }
   outcome o;
-  const auto end = steady::now() + length;
+  const auto begun = steady::now();
+  const auto end = begun + length;
   while (steady::now() < end) {
     days.happen(random, longest);
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 1500));
     if (fault.empty()) continue;
     o.faults = check(clients.history());
     std::erase_if(o.faults, [](const std::string& f) { return f.starts_with("lost"); });
+    if (!o.faults.empty()) std::printf("found after %lld s\n", seconds_since(begun));
     if (!o.faults.empty()) break;
   }
   ending.store(true);
