@@ -152,8 +152,9 @@ TEST_F(postgres_database,
   prepare(3);
   verge::runtime rt;
   rt.run([this]() -> verge::task<> {
-    cluster::lease_table a(base->options());
-    cluster::lease_table b(base->options());
+    const cluster::lease_times long_ones{.length = 1h};
+    cluster::lease_table a(base->options(), long_ones);
+    cluster::lease_table b(base->options(), long_ones);
     cluster::node_record first;
     first.name = "a";
     cluster::node_record second;

@@ -119,7 +119,11 @@ void load::reserve(player& p, const std::string& tube, int most, bool at_the_end
   const auto r = ask(port_(p.random()), "POST",
                      "/v1/tubes/" + tube + "/reserve?wait=300ms&max=" + std::to_string(most));
   const std::int64_t end = now();
-  if (result_of(r) != result::done) return;
+  if (result_of(r) != result::done) {
+    // A server that is not there says so at once.
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return;
+  }
   for (const json& t : json::parse(r->body).at("tasks")) {
     operation o;
     o.what = act::hand_out;

@@ -108,7 +108,7 @@ class socket_to {
 
 std::optional<http_result> ask(std::uint16_t port, const std::string& method,
                                const std::string& target, const std::string& body) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(8);
   const socket_to to(port);
   std::string request = method + " " + target + " HTTP/1.1\r\nHost: localhost\r\n";
   if (!body.empty()) request += "Content-Type: application/json\r\n";
