@@ -160,7 +160,8 @@ TEST(inspector, has_a_past_and_gives_what_is_new) {
   for (const json& n : last["lateness"].array) late += n.number;
   EXPECT_EQ(late, last["fired"].number);
   const auto n = static_cast<int>(last["n"].number);
-  for (const json& h : stats(page, "?since=" + std::to_string(n))["history"].array) {
+  const json newer = stats(page, "?since=" + std::to_string(n));
+  for (const json& h : newer["history"].array) {
     EXPECT_GT(h["n"].number, n);
   }
   EXPECT_EQ(get(page, "/stats.json?since=x").status, 400);

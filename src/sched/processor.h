@@ -45,7 +45,8 @@ class counter {
 };
 
 struct alignas(128) processor {
-  explicit processor(unsigned number, std::uint64_t seed) noexcept : id(number), random(seed) {}
+  /// Throws std::bad_alloc.
+  explicit processor(unsigned number, std::uint64_t seed) : id(number), random(seed) {}
 
   const unsigned id;
 
