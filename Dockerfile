@@ -9,7 +9,7 @@ FROM debian:bookworm AS build
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
       g++ cmake ninja-build pkgconf libcli11-dev nlohmann-json3-dev libfmt-dev \
-      libboost-dev librocksdb-dev libssl-dev \
+      libboost-dev librocksdb-dev libpq-dev libssl-dev \
  && rm -rf /var/lib/apt/lists/*
 COPY . /source
 RUN cmake -S /source -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DVERGE_BUILD_TESTS=OFF \
@@ -20,7 +20,7 @@ RUN cmake -S /source -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DVERGE_BUILD
 FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
-      librocksdb7.8 libssl3 libfmt9 ca-certificates tzdata \
+      librocksdb7.8 libpq5 libssl3 libfmt9 ca-certificates tzdata \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --system --home-dir /var/lib/verge --create-home --shell /usr/sbin/nologin verge \
  && chmod 0700 /var/lib/verge

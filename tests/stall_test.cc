@@ -173,6 +173,26 @@ TEST(stall, two_runtimes_report_at_the_same_time) {
   y.join();
 }
 
+TEST(stall, that_a_runtime_ends_while_it_asks_leaves_the_place_to_others) {
+  for (int i = 0; i < 20; ++i) {
+    reports got;
+    verge::runtime rt({.processors = 1, .stall_after = 1ms, .on_stall = got.handler()});
+    rt.run([&] { std::this_thread::sleep_for(std::chrono::milliseconds(5 + i)); });
+  }
+  reports got;
+  verge::runtime rt({.processors = 1, .stall_after = 20ms, .on_stall = got.handler()});
+  std::atomic<bool> stop = false;
+  auto stuck = rt.spawn([&] {
+    while (!stop) std::this_thread::sleep_for(1ms);
+  });
+  EXPECT_TRUE(verge::test::eventually([&] { return got.count() == 1; }));
+  if (signals_arrive && got.count() == 1) {
+    EXPECT_FALSE(got.all()[0].backtrace.empty());
+  }
+  stop = true;
+  stuck.join();
+}
+
 std::atomic<int> urgent = 0;
 
 TEST(stall, the_programs_own_handler_of_the_signal_is_still_called) {

@@ -55,7 +55,7 @@ class inspector {
   std::string url() const;
 
  private:
-  class implementation;
+  class [[gnu::visibility("hidden")]] implementation;
   std::unique_ptr<implementation> it_;
 };
 

@@ -21,8 +21,8 @@
 /// fires or is stopped.
 ///
 /// Events are recorded into rings of a fixed size. If there are more, the oldest are lost, and the
-/// recording says how many. While it lasts an operation on a timer takes about 100 ns longer;
-/// before and after it costs nothing.
+/// recording says how many. While it lasts an operation on a timer takes longer, as it is
+/// recorded; before and after it costs nothing.
 namespace verge {
 
 namespace detail {

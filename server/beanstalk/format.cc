@@ -250,6 +250,7 @@ void append_reply(std::string& out, const reply& r, const server_identity& me) {
     case answer::too_big:
       out.append("JOB_TOO_BIG\r\n");
       return;
+    case answer::moved:
     case answer::internal_error:
       out.append("INTERNAL_ERROR\r\n");
       return;

@@ -55,7 +55,19 @@ struct broker_options {
   std::size_t body_bytes{32U << 20};
   /// What the tokens of leases are made of.
   std::uint64_t seed{1};
+  /// Ids are the numbers with this remainder, by this divisor: an id says which shard has its task.
+  std::uint64_t id_remainder{0};
+  std::uint64_t id_divisor{1};
+  /// Another server may take the tasks over. A command that was not executed, because the store had
+  /// failed before, is answered `moved`: it can be given again, there.
+  bool shared{false};
+  /// Whether a tube is in another shard, so that a dead task cannot be moved to it in one batch.
+  /// Then it is moved to `outbox`, and keeps the name of its dead-letter tube.
+  std::function<bool(const std::string&)> elsewhere;
 };
+
+/// A tube that no client can name: dead tasks on their way to a tube of another shard.
+inline constexpr const char* outbox = "-outbox";
 
 class broker {
  public:
@@ -75,8 +87,9 @@ class broker {
   /// What this round changes. Valid until committed().
   const batch& changes();
   void committed();
-  /// The write has failed: everything from here on is answered with an error.
-  void fail(const std::string& why);
+  /// The write has failed: everything from here on is answered with an error. `of_round` is what
+  /// the commands of this round are answered.
+  void fail(const std::string& why, answer of_round = answer::internal_error);
   bool has_failed() const noexcept { return failed_; }
 
   /// When to come back: for a lease, a wait, a pause; and for a task, by the wall clock.
@@ -209,7 +222,7 @@ class broker {
   tube* find_tube(const std::string& name) noexcept;
   /// The tube that a command is about, or nothing if there is none of that name.
   tube* tube_of(client& c, const command& cmd) noexcept;
-  void watch_only(client& c, const std::string& name);
+  void watch_only(client& c, const std::vector<std::string>& names);
   /// Until the alarm of its end has been seen: what the clock says does not matter.
   bool is_paused(const tube& t) const noexcept { return alarms_.pending(t.pause_end); }
   static bool is_used(const tube& t) noexcept;

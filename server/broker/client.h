@@ -27,6 +27,8 @@ class client {
   client& operator=(const client&) = delete;
   virtual ~client() = default;
 
+  leases kind() const noexcept { return leases_; }
+
   /// Takes a reply, in the order of the commands, once what it says is durable. Called by
   /// the committer: neither may block.
   virtual void deliver(reply r) = 0;

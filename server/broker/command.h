@@ -64,6 +64,8 @@ enum class verb : std::uint8_t {
   backup,
   arrive,      ///< nothing but that the client is there
   say,         ///< a reply that the protocol has made itself, in its turn; uses up `number` ids
+  give_up,     ///< ends the wait of a reserve, which is answered as if its time had come
+  give_back,   ///< a lease ends as if its connection were closed
   half_close,  ///< the client will send no more
   quit,        ///< the client leaves when all before this has been answered
   leave,       ///< the client is disconnected
@@ -124,6 +126,7 @@ enum class answer : std::uint8_t {
   other_request,  ///< the key of `once` belongs to another one
   no_push,        ///< a task with a URL, in a tube whose tasks are not pushed
   push_is,        ///< to one that follows: `text` is the tube, `push` its settings, or nothing
+  moved,          ///< not executed: another server has the tasks now
   // Of the protocols:
   bad_format,
   unknown_command,
@@ -255,6 +258,8 @@ struct command {
   std::string text;                  ///< a tube, a key, a directory
   /// The tube that the command is about; empty: the one that the client uses or those it watches.
   std::string tube;
+  /// reserve: the tubes to watch from now on, and no others; empty: `tube`, or those it watches.
+  std::vector<std::string> watch;
   std::optional<wall_time> due;  ///< reschedule: instead of a delay
   bool keep_priority{false};     ///< release, bury: the task keeps the one it has
   bool with_body{false};         ///< what is shown has the body

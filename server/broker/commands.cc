@@ -22,8 +22,12 @@ void broker::recover(clock::time_point now, wall_time wall) {
   due_before_ = r.clock_mark;
   begin(now, wall);
   start_ = wall;
-  next_id_ = r.id_ceiling;
-  id_ceiling_ = r.id_ceiling;
+  // The first from there on that is of this shard.
+  const std::uint64_t beyond = r.id_ceiling % options_.id_divisor;
+  next_id_ =
+      r.id_ceiling + (options_.id_remainder + options_.id_divisor - beyond) % options_.id_divisor;
+  if (next_id_ == 0) next_id_ = options_.id_divisor;
+  id_ceiling_ = next_id_;
   next_burial_ = r.burial_ceiling;
   burial_ceiling_ = r.burial_ceiling;
   for (const note& n : r.notes) {
@@ -95,6 +99,12 @@ void broker::execute(const std::shared_ptr<client>& from, command cmd) {
     say(c, answer::timed_out);
     return resume();
   }
+  if (cmd.what == verb::give_up) {
+    if (!c.waits_) return;
+    stop_waiting(c);
+    say(c, answer::timed_out);
+    return resume();
+  }
   if (c.waits_ || !c.behind_.empty()) {
     c.behind_.push_back(std::move(cmd));
     return;
@@ -118,7 +128,9 @@ void broker::resume() {
 }
 
 void broker::run(client& c, command& cmd) {
-  if (failed_ && cmd.what != verb::say) return say(c, answer::internal_error);
+  if (failed_ && cmd.what != verb::say) {
+    return say(c, options_.shared ? answer::moved : answer::internal_error);
+  }
   if (cmd.once != nullptr) return run_once(c, cmd);
   ++figures_.commands[static_cast<std::size_t>(cmd.what)];
   switch (cmd.what) {
@@ -133,6 +145,7 @@ void broker::run(client& c, command& cmd) {
     case verb::release:
     case verb::bury:
     case verb::touch:
+    case verb::give_back:
       return run_on_lease(c, cmd);
     case verb::kick:
     case verb::kick_task:
@@ -198,6 +211,7 @@ void broker::run(client& c, command& cmd) {
     case verb::quit:
       return leave(c);
     case verb::arrive:
+    case verb::give_up:
     case verb::half_close:
     case verb::leave:
       break;
@@ -260,7 +274,11 @@ void broker::run_reserve(client& c, const command& cmd) {
     ++figures_.workers;
   }
   if (!cmd.limit) ++figures_.reserves_without_limit;
-  if (!cmd.tube.empty()) watch_only(c, cmd.tube);
+  if (!cmd.watch.empty()) {
+    watch_only(c, cmd.watch);
+  } else if (!cmd.tube.empty()) {
+    watch_only(c, {cmd.tube});
+  }
   if (cmd.within != nullptr && !watch_allowed(c, cmd)) return say(c, answer::denied);
   wait(c, cmd.limit, cmd.number);
 }
@@ -309,7 +327,9 @@ void broker::run_on_lease(client& c, const command& cmd) {
   const std::uint32_t priority = cmd.keep_priority ? e->fields.priority : cmd.priority;
   take_out(*e);
   end_lease(*e);
-  if (cmd.what == verb::bury) {
+  if (cmd.what == verb::give_back) {
+    static_cast<void>(server::give_back(e->fields, token, wall_));
+  } else if (cmd.what == verb::bury) {
     static_cast<void>(server::bury(e->fields, token, priority, next_burial()));
   } else if (server::release(e->fields, token, priority, wall_, cmd.time) == outcome::dead) {
     bury_or_move(*e);
@@ -355,7 +375,9 @@ void broker::run_kick(client& c, const command& cmd) {
 
 void broker::run_peek(client& c, const command& cmd) {
   entry* e = nullptr;
-  tube& t = *c.used_;
+  tube* const about = cmd.what == verb::peek ? c.used_ : tube_of(c, cmd);
+  if (about == nullptr) return say(c, answer::not_found);
+  tube& t = *about;
   if (cmd.what != verb::peek && !may_touch(cmd, t)) return say(c, answer::denied);
   switch (cmd.what) {
     case verb::peek:
@@ -477,17 +499,17 @@ void broker::deliver() {
   left_.clear();
 }
 
-void broker::fail(const std::string& why) {
+void broker::fail(const std::string& why, answer of_round) {
   failed_ = true;
   for (auto& [c, r] : replies_) {
     r = {};
-    r.what = answer::internal_error;
+    r.what = of_round;
     r.text = why;
   }
   for (auto& [c, shared] : clients_) {
     if (!c->waits_) continue;
     stop_waiting(*c);
-    say(*c, answer::internal_error);
+    say(*c, options_.shared ? answer::moved : answer::internal_error);
   }
   resume();
   deliver();

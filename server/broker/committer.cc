@@ -55,7 +55,8 @@ verge::task<> committer::run() {
     co_await yield();
     more = take();
     const bool last = stopping_.load() && taken_.empty() && !more;
-    more |= round(last);
+    const bool again = co_await round(last);
+    more = more || again;
     taken_.clear();  // it keeps clients alive
     if (last) break;
   }
@@ -76,7 +77,7 @@ bool committer::take() {
 }
 
 /// Does what was taken. True if the broker has more to do at once.
-bool committer::round(bool last) {
+verge::task<bool> committer::round(bool last) {
   broker_.begin(clock::now(), wall_());
   std::size_t done = 0;
   const auto execute = [&] {
@@ -84,33 +85,42 @@ bool committer::round(bool last) {
       broker_.execute(taken_[done].from, std::move(taken_[done].what));
     }
   };
+  std::string failure;
+  answer of_round = answer::internal_error;
   try {
     bool more = false;
     execute();
     if (!broker_.has_failed()) {
       more = broker_.advance();
       if (last) broker_.close_books();
-      commit(taken_.size());
+      co_await commit(taken_.size());
     }
     broker_.committed();
-    return more;
+    co_return more;
+  } catch (const store_moved& e) {
+    failure = e.what();
+    of_round = answer::moved;
   } catch (const std::exception& e) {
-    // Also what is not the disk's fault: memory may be ahead of the disk, and nothing more is
-    // acknowledged. The command that has thrown and those that are left hear so as well.
-    broker_.fail(e.what());
-    if (on_failure) on_failure(e.what());
-    execute();
-    broker_.committed();
-    return false;
+    failure = e.what();
   }
+  // Also what is not the disk's fault: memory may be ahead of the disk, and nothing more is
+  // acknowledged. The command that has thrown and those that are left hear so as well.
+  broker_.fail(failure, of_round);
+  if (on_failure) on_failure(failure);
+  execute();
+  broker_.committed();
+  co_return false;
 }
 
 /// Writes what this round changes.
-void committer::commit(std::size_t commands) {
+verge::task<> committer::commit(std::size_t commands) {
   const batch& changes = broker_.changes();
-  if (changes.empty()) return;
+  if (changes.empty()) {
+    if (still_ours && !still_ours()) throw store_moved("the lease of the tasks has ended");
+    co_return;
+  }
   const auto begin = std::chrono::steady_clock::now();
-  store_.write(changes);
+  co_await store_.commit(changes);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
   broker_.note_commit(commands, static_cast<std::uint64_t>(took.count()));
 }

@@ -38,19 +38,29 @@ struct request {
   command what;
 };
 
+/// What takes the commands of clients: a committer, or a router to many of them.
+class command_sink {
+ public:
+  command_sink() = default;
+  command_sink(const command_sink&) = delete;
+  command_sink& operator=(const command_sink&) = delete;
+  virtual ~command_sink() = default;
+
+  /// From any thread. The requests of one client are executed in their order. They are moved from.
+  virtual void submit(std::span<request> requests) = 0;
+  void submit(request r) { submit(std::span(&r, 1)); }
+};
+
 /// The wall clock, in nanoseconds since 1970.
 wall_time wall_now() noexcept;
 
-class committer {
+class committer final : public command_sink {
  public:
   /// With another clock than the system's, for tests in simulated time.
   committer(store& s, broker_options options, std::function<wall_time()> wall = wall_now);
-  committer(const committer&) = delete;
-  committer& operator=(const committer&) = delete;
 
-  /// From any thread. The requests of one client are executed in their order. They are moved from.
-  void submit(std::span<request> requests);
-  void submit(request r) { submit(std::span(&r, 1)); }
+  using command_sink::submit;
+  void submit(std::span<request> requests) override;
 
   /// Serves until stop().
   verge::task<> run();
@@ -59,14 +69,19 @@ class committer {
   /// The wall clock was set: times are looked at again.
   void clock_stepped() noexcept { wake(); }
 
-  /// Why the store has failed; empty if it has not. Called by the task in run() when it does.
+  /// Called by the task in run() when the store has failed, with the reason.
   std::function<void(const std::string&)> on_failure;
+  /// Whether this process still has what it serves; nothing: it always does. Asked before replies
+  /// that rest on memory alone: a batch that was written has proved it.
+  std::function<bool()> still_ours;
+  /// After run() has ended: clients that still wait are told that the tasks have moved.
+  void dismiss() { broker_.fail("the tasks are with another server now", answer::moved); }
 
  private:
   void wake() noexcept;
   bool take();
-  bool round(bool last);
-  void commit(std::size_t commands);
+  verge::task<bool> round(bool last);
+  verge::task<> commit(std::size_t commands);
   void set_alarm();
 
   store& store_;

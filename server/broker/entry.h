@@ -54,9 +54,10 @@ struct id_of_entry {
   task_id operator()(const entry& e) const noexcept { return e.fields.id; }
 };
 
-/// Ids are given out one after the other: the lower bits are as good as any hash.
+/// Ids are given out one after the other, all of them or those of a shard, which have the same
+/// remainder by a small number: the bits above it are as good as any hash.
 struct hash_of_id {
-  std::size_t operator()(task_id id) const noexcept { return id; }
+  std::size_t operator()(task_id id) const noexcept { return id ^ id >> 6 ^ id >> 10; }
 };
 
 /// All tasks that are in memory, by id. It owns them.

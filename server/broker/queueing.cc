@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "broker.h"
 
@@ -38,10 +39,10 @@ void note_lateness(lateness_figures& f, nanoseconds late) noexcept {
 
 task_id broker::next_id() {
   if (next_id_ >= id_ceiling_) {
-    id_ceiling_ = next_id_ + ids_at_once;
+    id_ceiling_ = next_id_ + ids_at_once * options_.id_divisor;
     new_marks_ = true;
   }
-  return next_id_++;
+  return std::exchange(next_id_, next_id_ + options_.id_divisor);
 }
 
 entry& broker::create(tube& t, new_task& n) {
@@ -74,7 +75,8 @@ entry& broker::create(tube& t, new_task& n) {
 
 entry* broker::find(task_id id) {
   if (entry* e = entries_.find(id)) return e->removed ? nullptr : e;
-  if (id == 0 || id >= next_id_) return nullptr;
+  if (id == 0 || id >= next_id_ || id % options_.id_divisor != options_.id_remainder)
+    return nullptr;
   auto s = store_.find(id);
   if (!s) return nullptr;
   entry& e = load(std::move(*s));
@@ -261,13 +263,16 @@ void broker::bury_or_move(entry& e) {
     bury_dead(e.fields, next_burial());
     return;
   }
-  tube& to = tube_named(e.fields.dead_letter);
+  const std::string destination = e.fields.dead_letter;
+  const bool elsewhere = options_.elsewhere && options_.elsewhere(destination);
+  tube& to = tube_named(elsewhere ? outbox : destination);
   if (!e.fields.key.empty()) {
     keys_[{e.home->number, e.fields.key}] = 0;
     old_keys_.try_emplace(e.fields.id, e.fields.key);
   }
   doubtful_tubes_.push_back(e.home);
   move_dead(e.fields, to.number, wall_);
+  if (elsewhere) e.fields.dead_letter = destination;
   e.home = &to;
 }
 

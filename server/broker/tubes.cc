@@ -16,16 +16,17 @@ tube* broker::tube_of(client& c, const command& cmd) noexcept {
   return cmd.tube.empty() ? c.used_ : find_tube(cmd.tube);
 }
 
-/// The client watches this tube and no other.
-void broker::watch_only(client& c, const std::string& name) {
-  tube& t = tube_named(name);
-  if (c.watched_.size() == 1 && c.watched_.front() == &t) return;
-  ++t.watchers;
+/// The client watches these tubes and no others.
+void broker::watch_only(client& c, const std::vector<std::string>& names) {
+  std::vector<tube*> wanted;
+  for (const std::string& n : names) wanted.push_back(&tube_named(n));
+  if (c.watched_ == wanted) return;
+  for (tube* w : wanted) ++w->watchers;
   for (tube* w : c.watched_) {
     --w->watchers;
     doubtful_tubes_.push_back(w);
   }
-  c.watched_.assign(1, &t);
+  c.watched_ = std::move(wanted);
 }
 
 /// A client watches "default" from the beginning, whether it may touch it or not: what it may not

@@ -169,6 +169,7 @@ scope scope_of(verb v) noexcept {
     case verb::follow_push:
     case verb::undelivered:
     case verb::postpone:
+    case verb::give_back:
     case verb::drain:
     case verb::backup:
       return scope::admin;
@@ -180,6 +181,7 @@ scope scope_of(verb v) noexcept {
     case verb::auth:
     case verb::arrive:
     case verb::say:
+    case verb::give_up:
     case verb::half_close:
     case verb::quit:
     case verb::leave:

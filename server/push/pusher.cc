@@ -55,7 +55,7 @@ struct pusher::feed {
   }
 };
 
-pusher::pusher(runtime& rt, committer& to, push_options options)
+pusher::pusher(runtime& rt, command_sink& to, push_options options)
     : to_(to),
       options_(std::move(options)),
       trust_(make_trust(options_.trust)),
@@ -164,7 +164,7 @@ verge::task<> pusher::serve(shared_feed f) {
     co_await f->in->wait();
     for (reply& r : f->in->take()) {
       asked = false;
-      if (r.what == answer::internal_error) f->ended.store(true);
+      if (r.what == answer::internal_error || r.what == answer::moved) f->ended.store(true);
       if (r.what != answer::reserved) continue;
       if (s->rate != 0) {
         const std::chrono::nanoseconds step(1'000'000'000 / s->rate);

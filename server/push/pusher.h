@@ -47,7 +47,7 @@ struct push_options {
 class pusher {
  public:
   /// Throws std::runtime_error if the certificates cannot be used.
-  pusher(runtime& rt, committer& to, push_options options);
+  pusher(runtime& rt, command_sink& to, push_options options);
   pusher(const pusher&) = delete;
   pusher& operator=(const pusher&) = delete;
   ~pusher() { stop(); }
@@ -72,7 +72,7 @@ class pusher {
   void submit(command c) { to_.submit({clerk_, std::move(c)}); }
   void give_up(const handed_out& t, std::string why);
 
-  committer& to_;
+  command_sink& to_;
   push_options options_;
   std::shared_ptr<ssl_ctx_st> trust_;
   resolver names_;

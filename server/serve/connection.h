@@ -37,7 +37,7 @@ struct connection_limits {
 
 /// What all connections share.
 struct connection_house {
-  committer& to;
+  command_sink& to;
   connection_limits limits;
   beanstalk::server_identity me;
   gate* door{nullptr};  ///< nothing: every client may do everything

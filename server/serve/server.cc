@@ -2,6 +2,7 @@
 
 #include <sys/timerfd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <thread>
@@ -39,20 +40,18 @@ void arm_clock_watch(int number) {
 }  // namespace
 
 task_server::task_server(server_options options, std::function<void(const std::string&)> on_failure)
-    : options_(std::move(options)),
-      store_(open_store(options_)),
-      committer_(std::make_unique<committer>(*store_, options_.broker)),
-      runtime_({.processors = options_.processors}) {
-  house_.reset(new connection_house{.to = *committer_,
-                                    .limits = options_.limits,
-                                    .me = beanstalk::identify(options_.limits.body)});
+    : options_(std::move(options)), runtime_({.processors = options_.processors}) {
+  if (options_.database.empty()) {
+    open(std::move(on_failure));
+  } else {
+    open_node();
+  }
+  command_sink& to = sink();
+  house_.reset(new connection_house{
+      .to = to, .limits = options_.limits, .me = beanstalk::identify(options_.limits.body)});
   if (!options_.tokens.empty()) gate_ = std::make_unique<gate>(options_.tokens);
   if (options_.tls) tls_ = std::make_unique<tls_door>(*options_.tls);
   house_->door = gate_.get();
-  committer_->on_failure = [this, told = std::move(on_failure)](const std::string& why) {
-    signs_.failed.store(true);
-    if (told) told(why);
-  };
   runtime_.run([this]() -> verge::task<> {
     listener_ = options_.inherited >= 0 ? tcp_listener::adopt(options_.inherited).or_throw()
                                         : tcp_listener::listen(options_.listen).or_throw();
@@ -60,22 +59,57 @@ task_server::task_server(server_options options, std::function<void(const std::s
     clock_watch_ = fd::adopt(make_clock_watch()).or_throw();
     co_return;
   });
-  pusher_ = std::make_unique<push::pusher>(runtime_, *committer_, options_.push);
-  signs_.push = &pusher_->figures();
+  signs_.push = &no_pushes_;
+  if (committer_ != nullptr) {
+    pusher_ = std::make_unique<push::pusher>(runtime_, *committer_, options_.push);
+    signs_.push = &pusher_->figures();
+  }
   if (options_.http) {
     web::api_settings& api = options_.http->limits.api;
     api.condition = &signs_;
-    if (!options_.in_memory) api.disk = options_.directory;
+    if (!options_.in_memory && node_ == nullptr) api.disk = options_.directory;
     options_.http->door = gate_.get();
     options_.http->tls = tls_.get();
-    web_ = std::make_unique<web::web_server>(runtime_, *committer_, *options_.http);
+    web_ = std::make_unique<web::web_server>(runtime_, to, *options_.http);
   }
-  committing_ = runtime_.spawn([this] { return committer_->run(); });
+  if (committer_ != nullptr) {
+    committing_ = runtime_.spawn([this] { return committer_->run(); });
+  } else {
+    node_->start(address_.to_string(), web_ != nullptr ? web_->address().to_string() : "");
+  }
   accepting_ = runtime_.spawn([this] { return accept(); });
   watching_ = runtime_.spawn([this] { return watch_clock(); });
 }
 
 task_server::~task_server() { stop(); }
+
+void task_server::open(std::function<void(const std::string&)> on_failure) {
+  store_ = open_store(options_);
+  committer_ = std::make_unique<committer>(*store_, options_.broker);
+  committer_->on_failure = [this, told = std::move(on_failure)](const std::string& why) {
+    signs_.failed.store(true);
+    if (told) told(why);
+  };
+}
+
+/// A database that fails does not end the server: it takes its shards again when it can.
+void task_server::open_node() {
+  cluster::node_options o;
+  o.member.database = {.url = options_.database,
+                       .patience = options_.database_patience,
+                       .must_sync = options_.mode == durability::synced};
+  o.member.shards = options_.shards;
+  o.member.times = options_.leases;
+  o.member.broker = options_.broker;
+  o.member.push = options_.push;
+  o.peer = options_.peer;
+  node_ = std::make_unique<cluster::node>(runtime_, std::move(o));
+}
+
+command_sink& task_server::sink() noexcept {
+  if (node_ != nullptr) return node_->sink();
+  return *committer_;
+}
 
 std::optional<endpoint> task_server::http_address() const {
   if (web_ == nullptr) return std::nullopt;
@@ -90,12 +124,12 @@ void task_server::drain(bool on) {
     void left() noexcept override {}
   };
   const auto from = std::make_shared<messenger>();
-  committer_->submit({from, command(verb::drain, on ? 1U : 0U)});
-  committer_->submit({from, command(verb::leave)});
+  sink().submit({from, command(verb::drain, on ? 1U : 0U)});
+  sink().submit({from, command(verb::leave)});
 }
 
 void task_server::submit(std::shared_ptr<client> from, command c) {
-  committer_->submit({std::move(from), std::move(c)});
+  sink().submit({std::move(from), std::move(c)});
 }
 
 verge::task<> task_server::accept() {
@@ -147,12 +181,18 @@ verge::task<> task_server::watch_clock() {
     static_cast<void>(!::read(clock_watch_.native_handle(), &ignored, sizeof ignored));
     signs_.last_clock_step.store(wall_now());
     signs_.clock_steps.fetch_add(1);
-    committer_->clock_stepped();
+    if (node_ != nullptr) {
+      node_->members().clock_stepped();
+    } else {
+      committer_->clock_stepped();
+    }
   }
 }
 
 void task_server::stop() {
   if (std::exchange(stopped_, true)) return;
+  // The other servers have the tasks before clients are waited for.
+  if (node_ != nullptr) node_->leave();
   static_cast<void>(listener_.close());
   static_cast<void>(clock_watch_.close());
   if (web_ != nullptr) web_->close();
@@ -168,6 +208,7 @@ void task_server::stop() {
   // A client that does not take its replies does not keep the server from ending.
   const auto open = [this] { return house_->open.load() + (web_ != nullptr ? web_->open() : 0); };
   for (int i = 0; i < 500 && open() != 0; ++i) std::this_thread::sleep_for(10ms);
+  if (node_ != nullptr) return node_->stop();
   pusher_->stop();
   committer_->stop();
   committing_.join();

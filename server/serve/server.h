@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <verge/net.h>
 #include <verge/runtime.h>
 
+#include "../cluster/node.h"
 #include "../doors/gate.h"
 #include "../doors/tls.h"
 #include "../push/pusher.h"
@@ -27,7 +29,13 @@ struct server_options {
   endpoint listen{endpoint::loopback(11300)};
   int inherited{-1};  ///< a socket that listens already, instead of `listen`
   std::string directory{"verge-data"};
-  bool in_memory{false};  ///< nothing is kept on disk
+  bool in_memory{false};     ///< nothing is kept on disk
+  std::string database;      ///< the address of PostgreSQL; empty: the directory
+  std::uint32_t shards{16};  ///< of a database without tables
+  cluster::lease_times leases;
+  /// How long an answer of the database is waited for.
+  std::chrono::milliseconds database_patience{8'000};
+  endpoint peer{endpoint::loopback(0)};  ///< for other servers of the same database
   durability mode{durability::synced};
   broker_options broker;
   connection_limits limits;
@@ -61,6 +69,8 @@ class task_server {
   /// Gives the broker a command, from any thread.
   void submit(std::shared_ptr<client> from, command c);
   const push::push_figures& pushes() const noexcept { return pusher_->figures(); }
+  /// Nothing unless the tasks are in a database.
+  cluster::membership* members() noexcept { return node_ ? &node_->members() : nullptr; }
   /// No more puts.
   void drain(bool on);
   /// Reads tokens, certificate and key again. Says what could not be used: that stays as it was.
@@ -70,6 +80,9 @@ class task_server {
   verge::task<> accept();
   void attend(stream_socket conn);
   verge::task<> watch_clock();
+  void open(std::function<void(const std::string&)> on_failure);
+  void open_node();
+  command_sink& sink() noexcept;
 
   server_options options_;
   web::signs signs_;
@@ -81,6 +94,8 @@ class task_server {
   std::unique_ptr<committer> committer_;
   std::unique_ptr<connection_house> house_;
   runtime runtime_;
+  std::unique_ptr<cluster::node> node_;
+  push::push_figures no_pushes_;
   std::unique_ptr<push::pusher> pusher_;
   tcp_listener listener_;
   fd clock_watch_;

@@ -10,6 +10,11 @@ position beginning_of(place_kind kind) noexcept {
   return {.where = {.kind = kind, .priority = 0, .at = first}, .id = 0};
 }
 
+verge::task<> store::commit(const batch& b) {
+  write(b);
+  co_return;
+}
+
 bool batch::empty() const noexcept {
   return insertions.empty() && updates.empty() && removals.empty() && tubes.empty() &&
          tubes_removed.empty() && notes.empty() && notes_removed.empty() && !id_ceiling &&

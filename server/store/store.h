@@ -9,12 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include <verge/task.h>
+
 #include "../model/task.h"
 
 /// Where tasks are kept. One interface for all stores; tests/store_test.cc holds each to it.
 ///
 /// Ground rules:
-///  - One task uses a store: the committer. Calls block.
+///  - One task uses a store: the committer. Calls block, apart from commit().
 ///  - write() is atomic: after a crash either all of a batch is there or nothing of it. When it
 ///    returns the batch is as durable as the store was opened for. Batches are written in order: if
 ///    one is there, those before it are.
@@ -29,6 +31,12 @@ namespace verge::server {
 class store_error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+/// Another server has the tasks now, and nothing of the batch was written.
+class store_moved : public store_error {
+ public:
+  using store_error::store_error;
 };
 
 enum class place_kind : std::uint8_t { none, delayed, ready, buried };
@@ -135,6 +143,8 @@ class store {
 
   virtual recovered recover() = 0;
   virtual void write(const batch& b) = 0;
+  /// The same, for a task: a store that is on another machine suspends it meanwhile.
+  virtual verge::task<> commit(const batch& b);
 
   virtual std::optional<stored_task> find(task_id id) = 0;
   /// The body of a task that exists.

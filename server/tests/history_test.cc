@@ -479,7 +479,8 @@ class history {
               .most_in_memory = o.window,
               .chunk = o.chunk,
               .body_bytes = 64,
-              .seed = o.seed}),
+              .seed = o.seed,
+              .elsewhere = {}}),
         model_(o.chunk) {
     for (int i = 0; i < 4; ++i) join();
   }

@@ -197,7 +197,7 @@ TEST(simulated_server, serves_waiting_clients_in_the_order_in_which_they_came) {
 
 /// Ten thousand at one instant, more than a chunk: all of them, in their order.
 TEST(simulated_server, gets_through_a_storm) {
-  world w(3, {.most_in_memory = 500, .chunk = 100});
+  world w(3, {.most_in_memory = 500, .chunk = 100, .elsewhere = {}});
   const int tasks = verge::test::scale(10'000, 2'000);
   w.sim.run([&]() -> verge::task<> {
     auto me = std::make_shared<simulated_client>();

@@ -10,13 +10,17 @@
 #include <random>
 #include <string>
 
+#include "postgres/postgres_store.h"
+#include "postgres/schema.h"
 #include "store/records.h"
 #include "store/rocks_store.h"
 #include "store/store.h"
+#include "support/database.h"
 
 namespace {
 
 using namespace verge::server;
+using namespace verge::server::test;
 namespace fs = std::filesystem;
 
 class scratch {
@@ -35,19 +39,39 @@ class scratch {
   fs::path path_;
 };
 
-enum class kind { memory, rocks };
+enum class kind { memory, rocks, postgres };
 
 class a_store : public testing::TestWithParam<kind> {
  protected:
-  void SetUp() override { open(); }
+  void SetUp() override {
+    if (GetParam() == kind::postgres) {
+      if (!database::is_installed()) GTEST_SKIP() << "PostgreSQL is not installed";
+      base = &shared_database();
+      base->empty();
+      postgres::link first(base->options());
+      postgres::prepare(first, 4);
+      links = std::make_unique<postgres::pool>(base->options());
+    }
+    open();
+  }
   void open() {
     it.reset();
-    it = GetParam() == kind::memory ? make_memory_store()
-                                    : open_rocks_store({.directory = dir / "tasks"});
+    switch (GetParam()) {
+      case kind::memory:
+        it = make_memory_store();
+        break;
+      case kind::rocks:
+        it = open_rocks_store({.directory = dir / "tasks"});
+        break;
+      case kind::postgres:
+        take_lease(*base, 2, ++epoch);
+        it = postgres::open_postgres_store(*links, {.shard = 2, .epoch = epoch});
+        break;
+    }
   }
   /// A store in memory cannot be opened again.
   void reopen() {
-    if (GetParam() == kind::rocks) open();
+    if (GetParam() != kind::memory) open();
   }
 
   static task make(task_id id, tube_number tube = 1) {
@@ -78,6 +102,9 @@ class a_store : public testing::TestWithParam<kind> {
   }
 
   scratch dir;
+  database* base{nullptr};
+  std::unique_ptr<postgres::pool> links;
+  std::int64_t epoch{0};
   std::unique_ptr<store> it;
 };
 
@@ -268,10 +295,10 @@ TEST_P(a_store, keeps_what_a_task_has_about_pushing) {
   EXPECT_EQ(it->body_of(7), "body");
 }
 
-INSTANTIATE_TEST_SUITE_P(stores, a_store, testing::Values(kind::memory, kind::rocks),
-                         [](const auto& p) {
-                           return p.param == kind::memory ? "memory" : "rocks";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    stores, a_store, testing::Values(kind::memory, kind::rocks, kind::postgres), [](const auto& p) {
+      return p.param == kind::memory ? "memory" : p.param == kind::rocks ? "rocks" : "postgres";
+    });
 
 TEST(rocks_store, refuses_a_format_that_it_does_not_know) {
   const scratch dir;

@@ -58,7 +58,7 @@ std::vector<alert> alerts_of(const survey_view& v, const machine_view& m, const 
   return found;
 }
 
-event_source::event_source(committer& to, const api_settings& settings)
+event_source::event_source(command_sink& to, const api_settings& settings)
     : client(leases::by_token), to_(to), settings_(settings) {}
 
 chan<event_text> event_source::subscribe() {

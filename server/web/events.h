@@ -30,7 +30,7 @@ using event_text = std::shared_ptr<const std::string>;
 
 class event_source final : public client, public std::enable_shared_from_this<event_source> {
  public:
-  event_source(committer& to, const api_settings& settings);
+  event_source(command_sink& to, const api_settings& settings);
 
   /// Asks and tells until stop(). A task of the server's runtime.
   static verge::task<> run(std::shared_ptr<event_source> self);
@@ -51,7 +51,7 @@ class event_source final : public client, public std::enable_shared_from_this<ev
   bool has_listeners();
   std::string state_event(const survey_view& v) const;
 
-  committer& to_;
+  command_sink& to_;
   const api_settings& settings_;
   std::mutex lock_;
   std::vector<chan<event_text>> subscribers_;

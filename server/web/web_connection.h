@@ -47,14 +47,14 @@ struct web_limits {
 
 /// What all connections share.
 struct web_house {
-  web_house(committer& c, const web_limits& l)
+  web_house(command_sink& c, const web_limits& l)
       : to(c),
         limits(l),
         budget(l.memory),
         answers({}),
         events(std::make_shared<event_source>(c, limits.api)) {}
 
-  committer& to;
+  command_sink& to;
   const web_limits limits;
   http::memory_budget budget;
   idempotency answers;

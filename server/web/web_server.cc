@@ -8,7 +8,7 @@
 
 namespace verge::server::web {
 
-web_server::web_server(runtime& rt, committer& to, const web_options& options)
+web_server::web_server(runtime& rt, command_sink& to, const web_options& options)
     : house_(to, options.limits), tls_(options.tls) {
   house_.hosts = options.hosts;
   house_.check_host = options.only_loopback;

@@ -34,7 +34,7 @@ struct web_options {
 class web_server {
  public:
   /// Listens. Throws std::system_error if it cannot.
-  web_server(runtime& rt, committer& to, const web_options& options);
+  web_server(runtime& rt, command_sink& to, const web_options& options);
   web_server(const web_server&) = delete;
   web_server& operator=(const web_server&) = delete;
   ~web_server() { close(); }

@@ -2,9 +2,10 @@
 
 /// Static probes (USDT), for bpftrace, perf and SystemTap, if <sys/sdt.h> was there when the
 /// library was built (Debian's systemtap-sdt-dev). Each is a nop, and a note in the file that says
-/// where it is and where its arguments are; nothing is computed for one. tools/bpftrace/ has scripts.
+/// where it is and where its arguments are; nothing is computed for one. tools/bpftrace/ has a
+/// script.
 ///
-///   verge:start   timer, delay in ns                 started by after_func
+///   verge:start   timer                              by after_func
 ///   verge:stop    timer                              by stop()
 ///   verge:reset   timer, delay in ns                 by reset()
 ///   verge:fire    timer, when it was due, now, what it does (detail::timer_behaviour)

@@ -5,15 +5,14 @@ namespace verge::detail {
 void trace_ring::write(std::uint64_t n, const trace_event& e) noexcept {
   place& p = places_[n % size_];
   p.number.store(0, std::memory_order_relaxed);
-  // Before the content, as a reader sees it.
-  std::atomic_thread_fence(std::memory_order_release);
   const std::array<std::uint64_t, words> content{
       static_cast<std::uint64_t>(e.time),        static_cast<std::uint64_t>(e.value),
       static_cast<std::uint64_t>(e.what),        reinterpret_cast<std::uintptr_t>(e.id),
       reinterpret_cast<std::uintptr_t>(e.label), reinterpret_cast<std::uintptr_t>(e.written),
       reinterpret_cast<std::uintptr_t>(e.code)};
   for (std::size_t i = 0; i < words; ++i) {
-    p.content[i].store(content[i], std::memory_order_relaxed);
+    // Release: a reader that sees it sees that the number was taken back.
+    p.content[i].store(content[i], std::memory_order_release);
   }
   p.number.store(n + 1, std::memory_order_release);
 }
@@ -23,9 +22,8 @@ bool trace_ring::read(std::uint64_t n, trace_event& e) const noexcept {
   if (p.number.load(std::memory_order_acquire) != n + 1) return false;
   std::array<std::uint64_t, words> content;
   for (std::size_t i = 0; i < words; ++i) {
-    content[i] = p.content[i].load(std::memory_order_relaxed);
+    content[i] = p.content[i].load(std::memory_order_acquire);
   }
-  std::atomic_thread_fence(std::memory_order_acquire);
   if (p.number.load(std::memory_order_relaxed) != n + 1) return false;
   e = {.time = static_cast<std::int64_t>(content[0]),
        .value = static_cast<std::int64_t>(content[1]),

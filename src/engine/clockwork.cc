@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <base/fence.h>
+
 namespace verge::detail {
 
 clockwork::clockwork(std::unique_ptr<timer_engine> e, scheduler& s, engine_host& host)
@@ -25,7 +27,9 @@ std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
 
 /// Not instrumented: that the read may race, and its result is dropped then, is intended.
 [[gnu::no_sanitize("thread")]] const char* clockwork::peek_label(const timer_node& t) noexcept {
-  return *reinterpret_cast<const char* const volatile*>(t.payload + periodic_payload_bytes);
+  // Acquire: the caller's second look at the version comes after this.
+  return __atomic_load_n(reinterpret_cast<const char* const*>(t.payload + periodic_payload_bytes),
+                         __ATOMIC_ACQUIRE);
 }
 
 void clockwork::trace_to(trace_ring* ring) noexcept {
@@ -34,7 +38,7 @@ void clockwork::trace_to(trace_ring* ring) noexcept {
   quick_.store(ring != nullptr ? nullptr : h, std::memory_order_relaxed);
   // The program may be ending (halt()), or this be the child of a fork: each sets its mark, and
   // then this pointer. So if the mark is not seen here, theirs is the later store.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  full_fence();
   if (has(is_closing | is_forked | is_halted | has_ended)) {
     quick_.store(nullptr, std::memory_order_relaxed);
   }

@@ -176,7 +176,6 @@ class clockwork final : public node_store {
       if (p.due == 0) return;
       p.does = t.does.load(std::memory_order_acquire);
       if (p.does != nullptr && p.does->labelled) p.label = peek_label(t);
-      std::atomic_thread_fence(std::memory_order_acquire);
       if (p.does != nullptr && slab_pool::version(memory) == life) f(p);
     });
   }

@@ -4,12 +4,12 @@ namespace verge::detail {
 
 namespace {
 
-constexpr char text[] =
+constexpr char page_text[] =
 #include "page.html.inc"
     ;
 
 }  // namespace
 
-std::string_view inspect_page() noexcept { return {text, sizeof text - 1}; }
+std::string_view inspect_page() noexcept { return {page_text, sizeof page_text - 1}; }
 
 }  // namespace verge::detail

@@ -37,6 +37,7 @@ void live_scheduler::stop() noexcept {
   }
   monitor_.wake();
   monitor_.join();
+  stalls_.end();
   // No new worker starts from here on: start_worker looks at stopping_ under the lock. A worker
   // that still runs may read the one that ran its task before (set_current_job), and join() looks
   // for a task in all of them: none is destroyed before all threads have ended.

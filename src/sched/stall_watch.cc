@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 #include <base/code_name.h>
@@ -88,6 +89,13 @@ void stall_watch::finish_look(std::int64_t now) noexcept {
   } else if (now - current_.asked > patience && thread_probe::give_up()) {
     report(current_, nullptr, now);
   }
+}
+
+void stall_watch::end() noexcept {
+  if (current_.thread == 0 || current_.asked == 0) return;
+  thread_probe::answer unused;
+  while (!thread_probe::give_up() && !thread_probe::take(unused)) std::this_thread::yield();
+  current_ = {};
 }
 
 void stall_watch::report(const found& f, const thread_probe::answer* answer,

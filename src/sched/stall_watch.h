@@ -40,6 +40,8 @@ class stall_watch {
   void look_locked(worker& w, std::int64_t now) noexcept;
   /// Asks and reports, after all workers were looked at, with no lock.
   void finish_look(std::int64_t now) noexcept;
+  /// The monitor has ended: takes back a question that it has asked, so that others may ask.
+  void end() noexcept;
 
   // --- From any thread.
 

@@ -18,12 +18,12 @@ namespace {
 
 constexpr int its_signal = SIGURG;
 
-enum class state : std::uint8_t { idle, taken, asked, writing, answered };
+enum class probe_state : std::uint8_t { idle, claimed, asked, writing, answered };
 
-constinit std::atomic<state> now{state::idle};
+constinit std::atomic<probe_state> the_state{probe_state::idle};
 constinit std::atomic<pid_t> asked_thread{0};
 thread_probe::answer written_answer;
-struct sigaction before;
+struct sigaction handler_before;
 
 struct unwinding {
   thread_probe::answer* to;
@@ -68,19 +68,20 @@ void describe_this_thread(thread_probe::answer& to) noexcept {
 
 void answer_question(int number, siginfo_t* info, void* context) noexcept {
   const int error = errno;
-  auto expected = state::asked;
+  auto expected = probe_state::asked;
   if (info->si_code == SI_TKILL && info->si_pid == ::getpid() &&
-      now.load(std::memory_order_acquire) == state::asked &&
+      the_state.load(std::memory_order_acquire) == probe_state::asked &&
       asked_thread.load(std::memory_order_relaxed) == ::gettid() &&
-      now.compare_exchange_strong(expected, state::writing, std::memory_order_acquire)) {
+      the_state.compare_exchange_strong(expected, probe_state::writing,
+                                        std::memory_order_acquire)) {
     describe_this_thread(written_answer);
     take_backtrace(written_answer);
-    now.store(state::answered, std::memory_order_release);
+    the_state.store(probe_state::answered, std::memory_order_release);
   } else if (info->si_code != SI_TKILL) {
-    if ((before.sa_flags & SA_SIGINFO) != 0) {
-      before.sa_sigaction(number, info, context);
-    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-      before.sa_handler(number);
+    if ((handler_before.sa_flags & SA_SIGINFO) != 0) {
+      handler_before.sa_sigaction(number, info, context);
+    } else if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN) {
+      handler_before.sa_handler(number);
     }
   }
   errno = error;
@@ -96,7 +97,7 @@ bool thread_probe::install() noexcept {
     action.sa_sigaction = &answer_question;
     action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
     ::sigemptyset(&action.sa_mask);
-    return ::sigaction(its_signal, &action, &before) == 0;
+    return ::sigaction(its_signal, &action, &handler_before) == 0;
   }();
   return installed;
 }
@@ -109,27 +110,30 @@ void thread_probe::listen() noexcept {
 }
 
 bool thread_probe::ask(pid_t thread) noexcept {
-  auto expected = state::idle;
-  if (!now.compare_exchange_strong(expected, state::taken, std::memory_order_acquire)) return false;
+  auto expected = probe_state::idle;
+  if (!the_state.compare_exchange_strong(expected, probe_state::claimed, std::memory_order_acquire))
+    return false;
   asked_thread.store(thread, std::memory_order_relaxed);
-  now.store(state::asked, std::memory_order_release);
+  the_state.store(probe_state::asked, std::memory_order_release);
   if (::syscall(SYS_tgkill, ::getpid(), thread, its_signal) == 0) return true;
   give_up();
   return false;
 }
 
 bool thread_probe::take(answer& out) noexcept {
-  if (now.load(std::memory_order_acquire) != state::answered) return false;
+  if (the_state.load(std::memory_order_acquire) != probe_state::answered) return false;
   out = written_answer;
-  now.store(state::idle, std::memory_order_release);
+  the_state.store(probe_state::idle, std::memory_order_release);
   return true;
 }
 
 bool thread_probe::give_up() noexcept {
-  auto expected = state::asked;
-  return now.compare_exchange_strong(expected, state::idle, std::memory_order_relaxed);
+  auto expected = probe_state::asked;
+  return the_state.compare_exchange_strong(expected, probe_state::idle, std::memory_order_relaxed);
 }
 
-void thread_probe::lost_in_fork() noexcept { now.store(state::idle, std::memory_order_relaxed); }
+void thread_probe::lost_in_fork() noexcept {
+  the_state.store(probe_state::idle, std::memory_order_relaxed);
+}
 
 }  // namespace verge::detail

@@ -317,9 +317,9 @@ timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t sl
                               const timer_behaviour& does, small_payload payload) {
   const fast_path::started s =
       fast_path::start(of, delay, slack, [&](timer_node& t) { make_small(t, does, payload); });
-  VERGE_PROBE2(start, s.timer, delay);
   if (s.timer == nullptr) [[unlikely]]
     return start_small_slowly(of, delay, slack, does, payload);
+  VERGE_PROBE1(start, s.timer);
   if (s.engine != nullptr) [[unlikely]]
     return finish_start(of, s);
   return s.timer;
@@ -328,7 +328,7 @@ timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t sl
 void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
 
 void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t slack) {
-  VERGE_PROBE2(start, &t, delay);
+  VERGE_PROBE1(start, &t);
   clockwork& of = clockwork::of(t);
   set_precise(t, slack == precise_slack);
   of.start(t, of.deadline(delay, slack), 0);

@@ -7,7 +7,7 @@ command -v readelf >/dev/null || { echo "skipped: no readelf"; exit 77; }
   { echo "skipped: built without systemtap-sdt-dev"; exit 77; }
 notes=$(readelf --notes --wide "$1" 2>/dev/null | grep -A1 'Provider: verge' || true)
 failed=0
-for probe in start:2 stop:1 reset:2 fire:4 sleep:1 wake:1 steal:2 stall:2; do
+for probe in start:1 stop:1 reset:2 fire:4 sleep:1 wake:1 steal:2 stall:2; do
   name=${probe%:*}
   count=$(readelf --notes --wide "$1" | grep -c "Name: $name\$" || true)
   arguments=$(readelf --notes --wide "$1" | grep -A3 'Provider: verge' | grep -A2 "Name: $name\$" |

@@ -127,7 +127,7 @@ std::string draw_inspector(const json& now, const json& second, std::size_t rows
         p.at("timers_stolen").get<std::uint64_t>() + p.at("tasks_stolen").get<std::uint64_t>(),
         p.at("ready").get<std::uint64_t>());
   }
-  out += "\n" + due_lines(now.at("due"));
+  out.append("\n").append(due_lines(now.at("due")));
   out +=
       fmt::format("\n  {:<50} {:>11} {:>7} {:>7}\n", "label, or place", "pending", "turns", "time");
   n = 0;

@@ -6,6 +6,8 @@
 //   verge schedule ...    sets, shows and removes tasks that recur
 //   verge top [ADDRESS]   shows it and its tubes in a terminal, or a program that has an inspector
 //   verge token ...       makes, lists and revokes tokens for it
+//   verge cluster         shows the servers that share a database
+//   verge move FROM TO    copies all tasks from a directory to a database, or back
 //   verge check DIR       proves that what such a server has kept is in order
 //   verge bench ...       measures verge's engines and other systems side by side
 //   verge peer NAME       one of the linked systems, controlled line by line: what bench
@@ -24,6 +26,8 @@
 #include "../../bench/suite/systems.h"
 #include "bench_command.h"
 #ifdef VERGE_HAS_SERVER
+#include "cluster_command.h"
+#include "move_command.h"
 #include "schedule_command.h"
 #include "serve_command.h"
 #include "task_commands.h"
@@ -60,6 +64,8 @@ int main(int argc, char** argv) {
   verge::server::token_command tokens(app);
   verge::server::schedule_command schedules(app);
   verge::server::top_command top(app);
+  verge::server::cluster_command cluster(app);
+  verge::server::move_command move(app);
 #endif
 
   std::string name;
@@ -79,6 +85,8 @@ int main(int argc, char** argv) {
     if (tokens.parsed()) return tokens.run();
     if (schedules.parsed()) return schedules.run();
     if (top.parsed()) return top.run();
+    if (cluster.parsed()) return cluster.run();
+    if (move.parsed()) return move.run();
 #endif
     return bench.run();
   } catch (const CLI::ParseError& e) {

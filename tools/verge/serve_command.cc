@@ -16,6 +16,7 @@
 
 #include <verge/version.h>
 
+#include "postgres/schema.h"
 #include "serve/inherited.h"
 #include "serve/server.h"
 #include "text/event_log.h"
@@ -55,7 +56,29 @@ serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
   serve_->add_flag("--log-requests", log_requests_, "Every HTTP request is logged as well");
   serve_->add_option("--http-host", http_hosts_,
                      "A name besides localhost that HTTP requests may be sent to");
-  serve_->add_option("--data", directory_, "The directory that tasks are kept in")
+  auto* const directory =
+      serve_->add_option("--data", directory_, "The directory that tasks are kept in")
+          ->capture_default_str();
+  serve_
+      ->add_option("--store", store_,
+                   "A database instead, like postgresql://user@host/name: any number of servers "
+                   "share its tasks")
+      ->excludes(directory);
+  serve_
+      ->add_option("--peer", peer_,
+                   "Address and port at which other servers of the same database reach this one")
+      ->capture_default_str();
+  serve_
+      ->add_option(
+          "--lease", lease_,
+          "Milliseconds after which the shards of a server that has crashed are taken over")
+      ->check(CLI::Range(1'000U, 600'000U))
+      ->capture_default_str();
+  serve_
+      ->add_option("--shards", shards_,
+                   "In how many parts the tasks of a new database are divided: servers cannot be "
+                   "more than that")
+      ->check(CLI::Range(1U, postgres::most_shards))
       ->capture_default_str();
   serve_
       ->add_option("--durability", durability_,
@@ -225,6 +248,22 @@ int serve_command::serve() {
   options.push = push_;
   if (push_private_) options.push.may_connect = [](const endpoint&) { return true; };
   options.directory = directory_;
+  if (!store_.empty()) {
+    if (!store_.starts_with("postgresql://") && !store_.starts_with("postgres://")) {
+      throw std::invalid_argument(
+          "--store is the address of a database, like "
+          "postgresql://user@host/name; a directory is given with --data");
+    }
+    if (durability_ == "none" || leases_ != "durable") {
+      throw std::invalid_argument(
+          "tasks that are in a database have durable leases, and are on its disk: leave out "
+          "--leases and --durability=none");
+    }
+    options.database = store_;
+    options.shards = shards_;
+    options.leases.length = std::chrono::milliseconds(lease_);
+    options.peer = address_of(peer_);
+  }
   options.in_memory = durability_ == "none";
   options.mode = durability_ == "written" ? durability::written : durability::synced;
   options.broker.durable_leases = leases_ == "durable";
@@ -260,7 +299,9 @@ int serve_command::serve() {
   });
   std::printf("verge %s serves tasks at %s, %s\n", std::string(version()).c_str(),
               server.address().to_string().c_str(),
-              options.in_memory ? "in memory" : ("from " + directory_).c_str());
+              options.in_memory ? "in memory"
+              : store_.empty()  ? ("from " + directory_).c_str()
+                                : ("from " + postgres::without_password(store_)).c_str());
   if (const auto at = server.http_address()) {
     std::printf("and over HTTP at http%s://%s/\n", certificate_.empty() ? "" : "s",
                 at->to_string().c_str());

@@ -42,6 +42,10 @@ class serve_command {
   std::string tokens_;
   bool log_requests_{false};
   std::string directory_{"verge-data"};
+  std::string store_;
+  std::string peer_{"127.0.0.1:0"};
+  std::uint32_t shards_{16};
+  std::uint32_t lease_{10'000};
   std::string durability_{"synced"};
   std::string leases_{"durable"};
   std::uint32_t body_limit_{65'535};

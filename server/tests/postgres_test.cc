@@ -1,0 +1,212 @@
+// What a store in a database has besides the others: tables with versions, and leases that fence.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <verge/runtime.h>
+
+#include "cluster/leases.h"
+#include "postgres/postgres_store.h"
+#include "postgres/schema.h"
+#include "support/database.h"
+
+namespace {
+
+using namespace verge::server;
+using namespace verge::server::test;
+using namespace std::chrono_literals;
+
+class postgres_database : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!database::is_installed()) GTEST_SKIP() << "PostgreSQL is not installed";
+    base = &shared_database();
+    base->empty();
+    links = std::make_unique<postgres::pool>(base->options());
+  }
+  void prepare(std::uint32_t shards = 4) const {
+    postgres::link to(base->options());
+    postgres::prepare(to, shards);
+  }
+  static batch one_task(const task& t) {
+    batch b;
+    b.insertions.push_back({.fields = &t, .where = {.kind = place_kind::ready}, .body = "x"});
+    return b;
+  }
+
+  database* base{nullptr};
+  std::unique_ptr<postgres::pool> links;
+};
+
+TEST_F(postgres_database, gets_its_tables_once_though_many_servers_come_at_the_same_time) {
+  std::vector<std::thread> servers;
+  std::vector<postgres::layout> seen(8);
+  for (postgres::layout& l : seen) {
+    servers.emplace_back([this, &l] {
+      postgres::link to(base->options());
+      l = postgres::prepare(to, 7);
+    });
+  }
+  for (std::thread& t : servers) t.join();
+  for (const postgres::layout& l : seen) {
+    EXPECT_EQ(l.version, 1U);
+    EXPECT_EQ(l.shards, 7U);
+    EXPECT_EQ(l.secret, seen.front().secret);
+  }
+  postgres::link to(base->options());
+  EXPECT_EQ(postgres::prepare(to, 9).shards, 7U) << "what the tables were made for stays";
+  EXPECT_EQ(cluster::look(to).shards.size(), 7U);
+}
+
+TEST_F(postgres_database, of_a_newer_version_is_refused) {
+  prepare();
+  postgres::link to(base->options());
+  to.script("UPDATE verge_meta SET value = '99' WHERE name = 'version'");
+  try {
+    postgres::prepare(to, 4);
+    FAIL() << "version 99 was taken";
+  } catch (const store_error& e) {
+    EXPECT_NE(std::string(e.what()).find("version 99"), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(postgres_database, that_cannot_be_reached_is_named_without_its_password) {
+  postgres::link to({.url = "postgresql://me:secret@/none?host=/nowhere"});
+  try {
+    to.run_here({{"SELECT 1::int8", {}}});
+    FAIL() << "it was reached";
+  } catch (const postgres::link_error& e) {
+    EXPECT_TRUE(e.nothing_done);
+    EXPECT_EQ(std::string(e.what()).find("secret"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("cannot be reached"), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(postgres_database, without_fsync_is_refused_where_acknowledged_means_synced) {
+  postgres::link to({.url = base->url(), .must_sync = true});
+  EXPECT_THROW(to.run_here({{"SELECT 1::int8", {}}}), postgres::link_error);
+}
+
+TEST_F(postgres_database, takes_nothing_from_a_former_owner) {
+  prepare();
+  take_lease(*base, 1, 5);
+  const auto former = postgres::open_postgres_store(*links, {.shard = 1, .epoch = 5});
+  task t;
+  t.id = 1;
+  t.tube = 1;
+  former->write(one_task(t));
+  take_lease(*base, 1, 6);
+  const auto owner = postgres::open_postgres_store(*links, {.shard = 1, .epoch = 6});
+  batch removal;
+  removal.removals.push_back({.id = 1, .tube = 1, .where = {}, .changed = false, .key = {}});
+  EXPECT_THROW(former->write(removal), store_moved);
+  EXPECT_TRUE(owner->find(1)) << "what the former owner has removed is there";
+  EXPECT_THROW(former->write(removal), store_error) << "it does not go on";
+}
+
+TEST_F(postgres_database, takes_nothing_when_the_lease_has_ended) {
+  prepare();
+  take_lease(*base, 1, 5);
+  postgres::link(base->options())
+      .script("UPDATE verge_shard SET expires = now() - interval '1 second'");
+  const auto owner = postgres::open_postgres_store(*links, {.shard = 1, .epoch = 5});
+  task t;
+  t.id = 1;
+  t.tube = 1;
+  EXPECT_THROW(owner->write(one_task(t)), store_moved);
+}
+
+/// A server that takes the shard over waits for a batch that has begun, and then has what it wrote;
+/// or it comes before it, and the batch is refused.
+TEST_F(postgres_database, has_all_of_a_batch_or_refuses_it_when_another_server_takes_the_shard) {
+  prepare();
+  take_lease(*base, 1, 5);
+  bool refused = false;
+  std::thread batch([&] {
+    postgres::link writer(base->options());
+    try {
+      writer.run_here(
+          {{"SELECT 1 / count(*) FROM (SELECT 1 FROM verge_shard WHERE shard = 1 AND epoch = 5 "
+            "AND expires > now() FOR SHARE) AS held",
+            {}},
+           {"SELECT pg_sleep(0.3)", {}},
+           {"INSERT INTO verge_mark VALUES (1, 'batch', 1)", {}}});
+    } catch (const postgres::refusal&) {
+      refused = true;
+    }
+  });
+  std::this_thread::sleep_for(100ms);
+  postgres::link taker(base->options());
+  taker.run_here({{"UPDATE verge_shard SET epoch = 6 WHERE shard = 1", {}}});
+  const std::int64_t seen =
+      taker.run_here({{"SELECT count(*)::int8 FROM verge_mark", {}}}).front().number(0, 0);
+  batch.join();
+  EXPECT_EQ(seen, refused ? 0 : 1);
+}
+
+TEST_F(postgres_database,
+       gives_a_free_shard_to_one_server_and_renews_only_a_lease_that_has_not_ended) {
+  prepare(3);
+  verge::runtime rt;
+  rt.run([this]() -> verge::task<> {
+    const cluster::lease_times long_ones{.length = 1h};
+    cluster::lease_table a(base->options(), long_ones);
+    cluster::lease_table b(base->options(), long_ones);
+    cluster::node_record first;
+    first.name = "a";
+    cluster::node_record second;
+    second.name = "b";
+    const std::vector<std::uint32_t> all{0, 1, 2};
+    const std::vector<std::uint32_t> last{2};
+    const std::vector<cluster::held_shard> nothing;
+    const auto seen = co_await a.beat(first, nothing);
+    EXPECT_EQ(seen.all.shards.size(), 3U);
+    const auto taken = co_await a.take("a", all);
+    EXPECT_EQ(taken.size(), 3U);
+    const auto none = co_await b.take("b", all);
+    EXPECT_TRUE(none.empty()) << "they are another server's";
+    const auto again = co_await a.beat(first, taken);
+    EXPECT_EQ(again.renewed.size(), 3U);
+    // One is given up, one ends, one stays.
+    const std::vector<cluster::held_shard> one(1, taken[0]);
+    co_await a.give_up(one);
+    postgres::link(base->options())
+        .script("UPDATE verge_shard SET expires = now() - interval '1 second' WHERE shard = 1");
+    const auto left = co_await a.beat(first, taken);
+    EXPECT_EQ(left.renewed, last);
+    const auto got = co_await b.take("b", all);
+    EXPECT_EQ(got.size(), 2U);
+    for (const cluster::held_shard& h : got) EXPECT_EQ(h.epoch, 2) << "of shard " << h.shard;
+    const auto lost = co_await a.beat(first, taken);
+    EXPECT_EQ(lost.renewed, last);
+    const auto both = co_await b.beat(second, got);
+    EXPECT_EQ(both.renewed.size(), 2U);
+    EXPECT_EQ(both.all.nodes.size(), 2U);
+  });
+}
+
+TEST(placement, moves_only_the_shards_of_a_server_that_comes_or_leaves) {
+  using cluster::node_record;
+  std::vector<node_record> nodes(3);
+  for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i].name = "node" + std::to_string(i);
+  std::vector<node_record> fewer(nodes.begin(), nodes.begin() + 2);
+  int moved = 0;
+  std::vector<int> counts(3);
+  for (std::uint32_t shard = 0; shard < 3000; ++shard) {
+    const std::string with = cluster::place_of(shard, nodes)->name;
+    const std::string without = cluster::place_of(shard, fewer)->name;
+    ++counts[static_cast<std::size_t>(with.back() - '0')];
+    if (with != without) {
+      EXPECT_EQ(with, "node2");
+      ++moved;
+    }
+  }
+  EXPECT_EQ(moved, counts[2]);
+  for (const int n : counts) EXPECT_NEAR(n, 1000, 150);
+  EXPECT_EQ(cluster::place_of(1, {}), nullptr);
+}
+
+}  // namespace
