@@ -16,8 +16,8 @@
 //   steal        look at every processor's run queue, after each core has run a task
 //   again        the sum of both, once more by the same core, when nothing has changed
 //
-// The last three are per look and not per core: such a look costs at most so much for each processor
-// that has changed since this core looked last, and nothing for the others.
+// The last three are per look and not per core: such a look costs at most so much for each
+// processor that has changed since this core looked last, and nothing for the others.
 //
 // --hot shows the code that causes most transfers. --check fails if hybrid exceeds its bounds.
 

@@ -16,10 +16,10 @@
 //
 // Steps may say what they access. Two that access different places, or only read, can be exchanged
 // without any effect, and of the schedules that differ by such exchanges one is enough: sleep sets
-// leave out the others. A thread whose step has been tried here "sleeps" in the branches tried after
-// that, until a step is made that cannot be exchanged with its own; if only sleeping threads could
-// continue, everything from here on has been seen, and the schedule just runs to its end. Not with a
-// bound on preemptions, which the exchanged schedule may exceed.
+// leave out the others. A thread whose step has been tried here "sleeps" in the branches tried
+// after that, until a step is made that cannot be exchanged with its own; if only sleeping threads
+// could continue, everything from here on has been seen, and the schedule just runs to its end. Not
+// with a bound on preemptions, which the exchanged schedule may exceed.
 //
 // Steps happen one after the other, as if every atomic were sequentially consistent. What a weaker
 // memory model allows besides is explored if the atomics say so: weak_memory.h.

@@ -105,8 +105,8 @@ class weak_memory {
     tick();
     fence_here(order);
   }
-  /// A full fence in every thread, as the kernel makes it on behalf of one, which has one before and
-  /// one after those of the others.
+  /// A full fence in every thread, as the kernel makes it on behalf of one, which has one before
+  /// and one after those of the others.
   void fence_all() {
     explorer::active()->point();
     tick();

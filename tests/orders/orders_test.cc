@@ -4,8 +4,8 @@
 //
 //   VERGE_ORDERS=weaken orders_test --gtest_filter=*weakened*
 //
-// weakens them one at a time, by the line of the source: a scene must fail. It takes minutes, and is
-// a step of ./dev check.
+// weakens them one at a time, by the line of the source: a scene must fail. It takes minutes, and
+// is a step of ./dev check.
 
 #include <orders/fiber_locals.h>
 #include <orders/scene.h>
