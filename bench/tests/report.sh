@@ -46,7 +46,7 @@ judge() {
 dom=$(browser --dump-dom "file://$work/report.html")
 drawn=$(grep -o 'data-drawn="[0-9]*"' <<<"$dom" | tr -dc 0-9)
 [[ ${drawn:-0} -ge 12 ]] || fail "it drew ${drawn:-no} plots; $(cat browser.log)"
-for words in 'In short: verge/hybrid is ahead' 'What an operation costs' 'How late timers are' \
+for words in 'verge/hybrid is ahead in' 'What an operation costs' 'How late timers are' \
   'Longest single operation' 'percent of the timers' 'All [0-9]* figures'; do
   grep -q "$words" <<<"$dom" || fail "the page does not say: $words"
 done

@@ -60,7 +60,7 @@ for ((i = 0; i < 600; ++i)); do
   sleep 0.1
 done
 inspected=$(sed -n 's|.*http://\([^/]*\)/.*|\1|p' shop)
-expect 'process * processors by *timers: 20*pending*late: half*  p0 *  due*within*reminder*courier*sleep*' \
+expect 'process * processors by *timers: 20*pending*late: half*  p0 *within*reminder*courier*sleep*' \
   "$verge" top "$inspected" --times 1
 expect 'process *process *' "$verge" top --at "$inspected" --times 2 --every 0.05 --rows 3
 kill "$shop"
