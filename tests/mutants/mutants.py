@@ -2,7 +2,6 @@
 """Faults put into a copy of the library, one at a time: which of them do the tests find?
 
   tests/mutants/mutants.py [--sample N|all] [--seed N] [--part NAME] [--jobs N] [--again] [--list]
-  tests/mutants/mutants.py --quick
 
 The sources of src/ and include/verge/detail/ are copied to build/mutants/tree, and each place that
 can be wrong in a small way becomes a switch: `a < b` can be `a <= b`, a condition always true or
@@ -21,8 +20,6 @@ What survives is listed with a verdict from verdicts.json beside this file, whic
 changes nothing that a test could see; without one it is a hole in the tests, and counts as one. So
 does a fault that no test comes by.
 
---quick is for every run of the tests: three programs of header-only parts, and a fixed sample of
-faults in them, none of which may survive.
 """
 import argparse, json, os, pathlib, random, re, resource, signal, subprocess, sys, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -45,7 +42,6 @@ TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test whee
 TRACED = """base/fence base/short_lock chan/chan chan/select engine/clockwork engine/dead_nodes engine/hybrid
   engine/make_engine memory/slab_pool memory/slab_trim net/poller node/node_store sched/scheduling
   timer/callback timer/handle""".split()
-QUICK = ["quad_heap_test", "timer_wheel_test", "run_queue_test"]
 LEAST_OF_A_PART = 24
 SLOW = 20  # seconds
 
@@ -428,34 +424,6 @@ def try_all(pool, reached, seconds, path_of, jobs, minutes=0, keep=lambda result
     return results
 
 
-def quick(jobs):
-    """A few faults in header-only parts, compiled without CMake."""
-    mutants = generate(excluded_lines())
-    reached, seconds = {}, {}
-
-    def compile_one(test):
-        needs = ["src/version.cc"]
-        subprocess.run([os.environ.get("CXX", "g++"), "-O1", *FLAGS, f"{TREE}/tests/{test}.cc",
-                        *(f"{TREE}/{s}" for s in needs), "-lgtest", "-lgmock", "-lgtest_main", "-o",
-                        WORK / test], check=True)
-    with ThreadPoolExecutor(jobs) as workers:
-        list(workers.map(compile_one, QUICK))
-    for test in QUICK:
-        reached[test], seconds[test] = coverage_of(test, WORK / test)
-        if reached[test] is None:
-            sys.exit(1)
-    pool = sorted((m for m in mutants if any(m["id"] in ids for ids in reached.values())),
-                  key=lambda m: random.Random(f"quick {m['key']}").random())[:40]
-    results = judged(try_all(pool, reached, seconds, lambda t: WORK / t, jobs))
-    survivors = [m for m in results if m["outcome"] == "survived"]
-    caught = sum(m["outcome"] == "caught" for m in results)
-    print(f"mutants: {caught} of {len(results)} caught, "
-          f"{sum(m['outcome'] == 'equivalent' for m in results)} equivalent")
-    for m in survivors:
-        print(f"survived: {m['file']}:{m['line']}: {m['kind']}: {m['text']}")
-    sys.exit(1 if survivors or caught < 20 else 0)
-
-
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--sample", default="100")
@@ -468,7 +436,6 @@ def main():
     options.add_argument("--built", action="store_true", help="with the tests that were built before")
     options.add_argument("--share", default="0/1", help="of several runs side by side, which: 0/2, 1/2")
     options.add_argument("--report", action="store_true", help="only the table of what was tried")
-    options.add_argument("--quick", action="store_true")
     options.add_argument("--tests", help="only these, with commas")
     options.add_argument("--minutes", type=float, default=0, help="begin no more after so many")
     chosen = options.parse_args()
@@ -478,8 +445,6 @@ def main():
         for m in generate(excluded_lines()):
             print(m["id"], f"{m['file']}:{m['line']}", m["kind"], m["text"], sep="\t")
         return
-    if chosen.quick:
-        return quick(chosen.jobs)
     if chosen.report:
         return report(sum((json.loads(p.read_text()) for p in sorted(WORK.glob("tried*.json"))), []))
     if chosen.tests:
