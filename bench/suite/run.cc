@@ -185,7 +185,7 @@ double job::estimate() const {
   const double window = milliseconds * 1e-3;
   if (workload->is_lateness) return window + 0.3 + n * 1e-6;
   if (workload->name == "fire") return 1.1 + n * 2.5e-6;
-  if (workload->name.starts_with("dense_")) return 0.3 + window + n * window * 3e-6;
+  if (workload->name.starts_with("dense_")) return 0.2 + window + n * window * 3e-6;
   if (workload->name == "fill") return 0.05 + n * 0.5e-6;
   if (workload->name == "memory") return 0.05 + n * 2e-6;
   return 0.1 + window + n * 1.5e-6;

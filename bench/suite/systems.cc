@@ -63,7 +63,6 @@ const std::vector<system_info>& all_systems() {
     }
     s.push_back({.name = "verge/precise", .is_verge = true, .packages = {}});
     s.push_back({.name = "verge/timer_queue", .is_verge = true, .packages = {}});
-    s.push_back({.name = reference_system, .packages = {}});
     s.push_back({.name = "boost_asio", .packages = "libboost-dev"});
     s.push_back({.name = "libuv", .packages = "libuv1-dev"});
     s.push_back({.name = "libevent", .packages = "libevent-dev"});
@@ -71,6 +70,7 @@ const std::vector<system_info>& all_systems() {
     s.push_back({.name = "go", .packages = "golang-go"});
     s.push_back({.name = "netty", .packages = "default-jdk-headless libnetty-java", .stays = true});
     s.push_back({.name = "tokio", .packages = "cargo librust-tokio-dev"});
+    s.push_back({.name = reference_system, .packages = {}});
     return s;
   }();
   return all;

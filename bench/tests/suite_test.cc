@@ -268,7 +268,7 @@ TEST(words, choose_in_the_order_of_the_known_with_or_without_prefix) {
   EXPECT_THAT(engines_named({"timing_wheel", "verge/hybrid"}),
               ElementsAre("verge/hybrid", "verge/timing_wheel"));
   EXPECT_THAT(peers_named({"none"}), ElementsAre());
-  EXPECT_EQ(workloads_named({"all"}).size(), 12U);
+  EXPECT_EQ(workloads_named({"all"}).size(), 14U);
 }
 
 TEST(words, that_are_unknown_get_the_list_of_the_known) {
