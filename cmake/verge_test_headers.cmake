@@ -4,9 +4,9 @@
 # compiled as ever. Tests that compute for long, or measure, are optimized as the library is
 # (verge_use_test_headers is not called for them).
 #
-# GoogleTest's headers are compiled once for all: they take a sixth of the time of a test, and longer
-# than most with sanitizers. Not with a compiler cache, which does better without; and not for tests
-# that are optimized further, where g++ 12 gives false warnings about what was compiled before.
+# With sanitizers GoogleTest's headers are compiled once for all: they take longer than most tests.
+# Not with a compiler cache, which does better without; and not where g++ 12 optimizes, as it gives
+# false warnings about what was compiled before.
 if(NOT TARGET verge_test_headers)
   add_library(verge_test_options INTERFACE)
   target_link_libraries(verge_test_options INTERFACE verge_options)
@@ -16,7 +16,8 @@ if(NOT TARGET verge_test_headers)
   file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cc "")
   add_library(verge_test_headers OBJECT ${PROJECT_BINARY_DIR}/test_headers.cc)
   target_link_libraries(verge_test_headers PRIVATE verge_test_options GTest::gmock)
-  if(NOT CMAKE_CXX_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(VERGE_SANITIZE AND NOT CMAKE_CXX_COMPILER_LAUNCHER
+     AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_precompile_headers(verge_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
   endif()
 endif()
