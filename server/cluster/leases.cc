@@ -141,6 +141,14 @@ verge::task<> lease_table::give_up(const std::vector<held_shard>& which) {
   static_cast<void>(co_await link_.run(all));
 }
 
+verge::task<roster> lease_table::read() {
+  std::vector<postgres::statement> all;
+  all.push_back({read_nodes, {}});
+  all.push_back({read_shards, {}});
+  const std::vector<rows> found = co_await link_.run(all);
+  co_return roster_of(found[0], found[1]);
+}
+
 verge::task<> lease_table::leave(const std::string& me) {
   std::vector<postgres::statement> all;
   all.push_back({remove_node, parameters().bytes(me)});

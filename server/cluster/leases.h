@@ -75,6 +75,8 @@ class lease_table {
                                             const std::vector<std::uint32_t>& wanted);
   /// Ends the leases, if they are still those.
   verge::task<> give_up(const std::vector<held_shard>& which);
+  /// What is there, for a server that takes no more shards.
+  verge::task<roster> read();
   /// The server takes no more shards.
   verge::task<> leave(const std::string& me);
 

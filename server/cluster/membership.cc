@@ -174,6 +174,10 @@ verge::task<> membership::beat() {
       if (tell) tell(other_peers());
       has_left_ = true;
     }
+    // Commands of its clients are passed on to the servers that have the shards now.
+    roster now = co_await leases_.read();
+    std::lock_guard guard(lock_);
+    known_ = std::move(now);
     co_return;
   }
   std::vector<held_shard> held;

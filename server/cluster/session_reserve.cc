@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 constexpr auto look_again = 500ms;
 constexpr auto retry_pause = 50ms;
 constexpr auto patience_in_trouble = 2s;
+constexpr auto patience_at_the_end = 2s;
 /// In the last second of a lease its client is not left waiting, as the broker has it.
 constexpr auto safety_margin = 1s;
 
@@ -142,6 +143,7 @@ verge::task<> session::wait_at_all(std::vector<stop>& all, const command& c) {
       soon && (!end || *soon < *end) ? std::optional(std::max(*soon, begun)) : end;
   std::vector<std::pair<std::uint32_t, reply>> got;
   bool ending = false;
+  clock::time_point ended{};
   const auto any = [&](auto what) { return std::any_of(all.begin(), all.end(), what); };
   for (;;) {
     const clock::time_point now = clock::now();
@@ -150,6 +152,7 @@ verge::task<> session::wait_at_all(std::vector<stop>& all, const command& c) {
     const bool over = wait_end && *wait_end <= now && now > begun;
     if (!ending && (!got.empty() || left_ || half_closed_ || over)) {
       ending = true;
+      ended = now;
       for (stop& s : all) {
         lane* const way = s.asked ? lane_to(s.shard) : nullptr;
         if (way != nullptr) way->submit(command(verb::give_up));
@@ -165,10 +168,15 @@ verge::task<> session::wait_at_all(std::vector<stop>& all, const command& c) {
       // No server has any of them.
       if (now - begun > patience_in_trouble && !router_.members().trouble().empty()) break;
     }
+    // A server that says nothing does not keep its client: what it may hand out ends by itself.
+    if (ending && now - ended > patience_at_the_end) break;
     const bool missing = !ending && any([](const stop& s) { return !s.asked && !s.done; });
     clock::time_point wake_at = now + (missing ? retry_pause : look_again);
     if (!ending && wait_end) wake_at = std::min(wake_at, std::max(*wait_end, now + 1ms));
     co_await wait_until(wake_at);
+  }
+  for (stop& s : all) {
+    if (s.asked) drop_lane(s.shard);
   }
   for (std::size_t i = left_ ? 0 : 1; i < got.size(); ++i) put_back(got[i].first, got[i].second);
   if (left_) co_return;

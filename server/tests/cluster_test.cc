@@ -174,6 +174,22 @@ TEST_F(servers, hand_their_shards_over_when_they_end) {
   EXPECT_EQ(waiting.reply(), "RESERVED " + id + " 1\r\nn\r\n") << "a wait survives the move";
 }
 
+TEST_F(servers, are_a_way_to_the_others_when_they_have_given_their_shards_up) {
+  const auto a = start();
+  const auto b = start();
+  wait_for_balance({a.get(), b.get()});
+  wire at_a = to(*a);
+  wire waiting = to(*a);
+  waiting.ask("watch tube7\r\n");
+  waiting.send("reserve\r\n");
+  a->members()->leave();
+  for (int i = 0; i < 20; ++i) {
+    const std::string put_there = put(at_a, "tube" + std::to_string(i), "x");
+    EXPECT_EQ(put_there.substr(0, 8), "INSERTED") << put_there;
+  }
+  EXPECT_EQ(waiting.reply().substr(0, 8), "RESERVED");
+}
+
 TEST_F(servers, give_a_lease_that_outlasts_the_server_that_gave_it) {
   auto a = start();
   wire first = to(*a);
