@@ -26,21 +26,22 @@ class task_history {
   void check(std::vector<std::string>& faults) {
     for (const operation* o : all) {
       if (o->what == act::put) put_ = o;
+      if (o->what == act::hand_out) hand_outs_.push_back(o);
     }
     lost(faults);
+    const std::size_t before = faults.size();
+    for (const operation* h : hand_outs_) again(*h, faults);
     for (const operation* o : all) {
-      if (o->what == act::hand_out) {
-        again(*o, faults);
-        two(*o, faults);
-        early(*o, faults);
-        if (put_ != nullptr && put_->body != o->body) report("changed", *o, put_, faults);
-      } else if (o->outcome == result::done &&
-                 (o->what == act::ack || o->what == act::release || o->what == act::touch)) {
-        stale(*o, faults);
-      } else if (o->outcome == result::not_found &&
-                 (o->what == act::cancel || o->what == act::reschedule)) {
-        not_found(*o, faults);
-      }
+      const bool on_lease = o->what == act::ack || o->what == act::release || o->what == act::touch;
+      if (on_lease && o->outcome == result::done) stale(*o, faults);
+      const bool by_key = o->what == act::cancel || o->what == act::reschedule;
+      if (by_key && o->outcome == result::not_found) not_found(*o, faults);
+    }
+    // What these have found makes two leases as well.
+    if (faults.size() == before) two(faults);
+    for (const operation* h : hand_outs_) {
+      early(*h, faults);
+      if (put_ != nullptr && put_->body != h->body) report("changed", *h, put_, faults);
     }
   }
 
@@ -74,24 +75,35 @@ class task_history {
     }
   }
 
-  /// The lease is valid at least from when its client has it, for its TTR from before it was asked
-  /// for, unless its client has begun to end it; a touch that was acknowledged renews it.
-  void two(const operation& h, std::vector<std::string>& faults) const {
+  /// Two leases of which neither can have been handed out after the other.
+  void two(std::vector<std::string>& faults) const {
     if (put_ == nullptr) return;
-    for (const operation* o : all) {
-      if (o->what != act::hand_out || o == &h || o->lease == h.lease) continue;
-      std::int64_t until = o->begin + put_->ttr;
-      std::int64_t ended = never;
-      for (const operation* e : all) {
-        if (e->lease != o->lease) continue;
-        if (e->what == act::touch && e->outcome == result::done && e->end <= h.begin) {
-          until = std::max(until, e->begin + put_->ttr);
-        }
-        const bool ends = e->what == act::ack || e->what == act::release;
-        if (ends && may_have_happened(*e)) ended = std::min(ended, e->begin);
+    for (std::size_t i = 0; i < hand_outs_.size(); ++i) {
+      for (std::size_t j = i + 1; j < hand_outs_.size(); ++j) {
+        const operation& a = *hand_outs_[i];
+        const operation& b = *hand_outs_[j];
+        if (a.lease == b.lease || may_follow(a, b) || may_follow(b, a)) continue;
+        report("two", b, &a, faults);
       }
-      if (o->end < h.begin && h.end < std::min(until, ended)) return report("two", h, o, faults);
     }
+  }
+
+  /// Whether the second can have been handed out after the first: the first was released, or its
+  /// TTR had ended. It lasts for the TTR from its begin at least, and longer if it was touched; if
+  /// an ack of it was accepted, there is none after it.
+  bool may_follow(const operation& first, const operation& second) const {
+    if (second.end < first.begin) return false;
+    std::int64_t until = first.begin + put_->ttr;
+    bool released = false;
+    for (const operation* e : all) {
+      if (e->lease != first.lease) continue;
+      if (e->what == act::ack && e->outcome == result::done) return false;
+      if (e->what == act::touch && e->outcome == result::done && e->end <= second.begin) {
+        until = std::max(until, e->begin + put_->ttr);
+      }
+      released |= e->what == act::release && may_have_happened(*e) && e->begin <= second.end;
+    }
+    return released || until <= second.end;
   }
 
   /// A release or a reschedule gives another time; which one counts is known only if none is under
@@ -138,6 +150,7 @@ class task_history {
   }
 
   const operation* put_{nullptr};
+  std::vector<const operation*> hand_outs_;
 };
 
 }  // namespace

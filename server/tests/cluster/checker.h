@@ -10,9 +10,9 @@
 /// its end; of one whose answer did not come it may have happened at any time from its begin on, or
 /// never. Each task is checked alone:
 ///
-///   lost       its put was acknowledged, no removal of it was tried, and it is not there at the
-///   end again      it was handed out by a reserve that began after a removal had been acknowledged
-///   two        it was handed out while another lease of it was certainly valid
+///   lost       its put was acknowledged, no removal of it was tried, and at the end it is not there
+///   again      it was handed out by a reserve that began after a removal had been acknowledged
+///   two        of two leases neither can have been handed out after the end of the other
 ///   stale      a lease was accepted though a later one had been handed out before
 ///   early      it was handed out before its time
 ///   not found  a command by key did not find it though it was there

@@ -79,6 +79,18 @@ TEST(checker, finds_two_leases_at_once) {
                      on(act::ack, 160, "b")}),
               ElementsAre(StartsWith("two")));
 }
+TEST(checker, finds_two_leases_though_one_took_long_to_be_handed_out) {
+  operation slow = hand_out(5, "a");
+  slow.end = 60;
+  EXPECT_THAT(check({put(0), slow, hand_out(20, "b"), on(act::ack, 30, "b")}),
+              ElementsAre(StartsWith("two")))
+      << "before it, the other was valid; after it, the task was removed";
+  EXPECT_THAT(
+      check({put(0), slow, hand_out(20, "b"), on(act::release, 30, "b"), on(act::ack, 70, "a")}),
+      IsEmpty())
+      << "the second was released and handed out as the first";
+  EXPECT_THAT(check({put(0), slow, hand_out(110, "b"), on(act::ack, 120, "b")}), IsEmpty());
+}
 TEST(checker, finds_a_stale_lease_that_is_accepted) {
   EXPECT_THAT(check({put(0), hand_out(5, "a"), hand_out(110, "b"), on(act::ack, 120, "a")}),
               ElementsAre(StartsWith("stale")));

@@ -1,22 +1,20 @@
-// Three servers, one database, and bad days: kill -9, SIGSTOP, connections that are held back and
-// cut, a database that is restarted. Clients write down what they see, and it is checked. With a
-// fault in the servers, the checker has to find it.
+// Histories of bad days, checked: nothing is lost, handed out after its removal, leased twice, or
+// early. With a fault in the servers, the checker has to find it.
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bad_days.h"
 #include "checker.h"
 #include "load.h"
-#include "nodes.h"
-#include "proxy.h"
 #include "support/database.h"
 
 namespace {
@@ -34,160 +32,89 @@ std::uint64_t seed() {
   const char* const given = std::getenv("VERGE_CLUSTER_SEED");
   return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
 }
-
-class bad_days {
- public:
-  explicit bad_days(std::string fault, int lease = 1500) {
-    for (int i = 0; i < 3; ++i) {
-      proxies_.push_back(std::make_unique<proxy>(base_.directory()));
-      nodes_.push_back(
-          std::make_unique<node>(database::url_at(proxies_.back()->directory()), lease, fault));
-      if (!nodes_.back()->start()) throw std::runtime_error("a server does not start");
-      ports_[static_cast<std::size_t>(i)].store(nodes_.back()->port());
-    }
-  }
-
-  std::uint16_t port(std::uint64_t any) { return ports_[any % 3].load(); }
-
-  /// Something bad, for some seconds, at one server or at the database.
-  void happen(std::mt19937_64& random, int longest) {
-    const std::size_t which = random() % 3;
-    node& n = *nodes_[which];
-    proxy& p = *proxies_[which];
-    const auto some =
-        std::chrono::milliseconds(200 + random() % (static_cast<std::uint64_t>(longest) * 1000));
-    switch (random() % 8) {
-      case 0:
-      case 1:
-        n.kill();
-        ++kills;
-        std::this_thread::sleep_for(std::chrono::milliseconds(random() % 2500));
-        start(which);
-        break;
-      case 2:
-      case 3:
-        ++stops;
-        n.stop(true);
-        std::this_thread::sleep_for(some);
-        n.stop(false);
-        break;
-      case 4:
-      case 5:
-        ++holds;
-        p.hold(true);
-        std::this_thread::sleep_for(some);
-        p.hold(false);
-        break;
-      case 6:
-        ++cuts;
-        p.cut();
-        break;
-      default:
-        if (random() % 3 == 0) {
-          ++restarts;
-          if (random() % 2 == 0) {
-            base_.stop();
-          } else {
-            base_.crash();
-          }
-          base_.start();
-        } else {
-          ++ends;
-          n.end();
-          start(which);
-        }
-    }
-  }
-
-  /// What a fault shows in: a server is away for longer than its leases last, and comes back while
-  /// clients still wait for it.
-  void be_away(std::mt19937_64& random) {
-    const std::size_t which = random() % 3;
-    const auto away = std::chrono::milliseconds(2200 + random() % 2500);
-    switch (random() % 4) {
-      case 0:
-      case 1:
-        ++stops;
-        nodes_[which]->stop(true);
-        std::this_thread::sleep_for(away);
-        nodes_[which]->stop(false);
-        break;
-      case 2:
-        ++holds;
-        proxies_[which]->hold(true);
-        std::this_thread::sleep_for(away);
-        proxies_[which]->hold(false);
-        break;
-      default:
-        ++ends;
-        nodes_[which]->end();
-        start(which);
-    }
-  }
-
-  int kills{0}, stops{0}, holds{0}, cuts{0}, restarts{0}, ends{0};
-
- private:
-  /// A server does not start while its database does not answer.
-  void start(std::size_t which) {
-    while (!nodes_[which]->start()) std::this_thread::sleep_for(100ms);
-    ports_[which].store(nodes_[which]->port());
-  }
-
-  database base_;
-  std::vector<std::unique_ptr<proxy>> proxies_;
-  std::vector<std::unique_ptr<node>> nodes_;
-  std::atomic<std::uint16_t> ports_[3]{};
-};
-
 long long seconds_since(steady::time_point t) {
   return std::chrono::duration_cast<std::chrono::seconds>(steady::now() - t).count();
 }
 
 struct outcome {
   std::vector<std::string> faults;
-  std::size_t operations{0};
+  std::size_t puts{0};  ///< acknowledged, as the next
+  std::size_t hand_outs{0};
+  std::size_t removals{0};
 };
+
+void count(const std::vector<operation>& history, outcome& o) {
+  for (const operation& x : history) {
+    if (x.outcome != result::done) continue;
+    o.puts += x.what == act::put ? 1 : 0;
+    o.hand_outs += x.what == act::hand_out ? 1 : 0;
+    o.removals += x.what == act::ack || x.what == act::cancel ? 1 : 0;
+  }
+}
+
+/// Clients: most know which servers are sound, some ask any.
+class crowd {
+ public:
+  crowd(load& of, const bad_days& days, std::uint64_t seed) {
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      players_.emplace_back([this, &of, &days, seed, i] {
+        const load::choice at = [&days, i](std::uint64_t r) {
+          return i < 3 ? days.any(r) : days.sound(r);
+        };
+        of.play(seed + i, at, ending_);
+      });
+    }
+  }
+  crowd(const crowd&) = delete;
+  crowd& operator=(const crowd&) = delete;
+  ~crowd() { leave(); }
+  void leave() {
+    ending_.store(true);
+    for (std::thread& t : players_) t.join();
+    players_.clear();
+  }
+
+ private:
+  std::atomic<bool> ending_{false};
+  std::vector<std::thread> players_;
+};
+
+/// What is wrong so far. What is lost shows only at the end.
+std::vector<std::string> faults_so_far(load& clients) {
+  std::vector<std::string> found = check(clients.history());
+  std::erase_if(found, [](const std::string& f) { return f.starts_with("lost"); });
+  return found;
+}
 
 /// Until the time is over or, with a fault, until it is found.
 outcome play(const std::string& fault, std::chrono::seconds length, int longest) {
   const std::uint64_t chosen = seed();
   std::mt19937_64 random(chosen);
   bad_days days(fault);
-  load clients([&](std::uint64_t any) { return days.port(any); });
-  std::atomic<bool> ending{false};
-  std::vector<std::thread> players;
-  for (std::uint64_t i = 0; i < 8; ++i) {
-    players.emplace_back([&, i] { clients.play(chosen + i, ending); });
-  }
+  load clients([&days](std::uint64_t r) { return days.sound(r); });
+  crowd all(clients, days, chosen);
   outcome o;
   const auto begun = steady::now();
-  const auto end = begun + length;
-  while (steady::now() < end) {
-    if (fault.empty()) {
-      days.happen(random, longest);
+  while (o.faults.empty() && steady::now() < begun + length) {
+    // Faults are looked for where they show.
+    if (!fault.empty() || random() % 2 == 0) {
+      days.mislead(random, clients);
     } else {
-      days.be_away(random);
+      days.happen(random, longest);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 1500));
-    if (fault.empty()) continue;
-    o.faults = check(clients.history());
-    std::erase_if(o.faults, [](const std::string& f) { return f.starts_with("lost"); });
-    if (!o.faults.empty()) std::printf("found after %lld s\n", seconds_since(begun));
-    if (!o.faults.empty()) break;
+    if (!fault.empty()) o.faults = faults_so_far(clients);
   }
-  ending.store(true);
-  for (std::thread& t : players) t.join();
+  const auto found_after = seconds_since(begun);
+  all.leave();
   if (o.faults.empty()) {
     clients.take_all(150);
     o.faults = check(clients.history());
   }
-  o.operations = clients.size();
-  std::printf(
-      "seed %llu: %zu operations, %d kills, %d stops, %d holds, %d cuts, %d ends, %d "
-      "restarts of the database, %zu faults\n",
-      static_cast<unsigned long long>(chosen), o.operations, days.kills, days.stops, days.holds,
-      days.cuts, days.ends, days.restarts, o.faults.size());
+  count(clients.history(), o);
+  std::printf("seed %llu: %lld s, %zu puts, %zu hand-outs, %zu removals; %s: %zu faults\n",
+              static_cast<unsigned long long>(chosen), found_after, o.puts, o.hand_outs, o.removals,
+              days.summary().c_str(), o.faults.size());
   for (std::size_t i = 0; i < o.faults.size() && i < 10; ++i) {
     std::printf("  %s\n", o.faults[i].c_str());
   }
@@ -200,7 +127,10 @@ TEST(bad_days_of_a_cluster, leave_nothing_lost_nothing_twice_and_nothing_early) 
   const int length = seconds(25);
   const outcome o = play("", std::chrono::seconds(length), length > 300 ? 90 : 5);
   EXPECT_TRUE(o.faults.empty()) << o.faults.size() << " faults, above";
-  EXPECT_GT(o.operations, 20U);
+  // Without these it would say nothing.
+  EXPECT_GT(o.puts, 20U);
+  EXPECT_GT(o.hand_outs, 20U);
+  EXPECT_GT(o.removals, 20U);
 }
 
 /// Each fault is looked for in ./dev check cluster: VERGE_CLUSTER_FAULTS is set there.

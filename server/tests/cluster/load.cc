@@ -1,13 +1,16 @@
 #include "load.h"
 
-#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
-#include <thread>
 #include <utility>
 
+#include "cluster/tube_hash.h"
 #include "nodes.h"
 
 namespace verge::cluster_test {
@@ -16,7 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int tubes = 6;
 constexpr std::int64_t millisecond = 1'000'000;
 
 std::int64_t now() {
@@ -25,28 +27,49 @@ std::int64_t now() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-std::string tube_named(std::uint64_t n) { return "tube" + std::to_string(n % tubes); }
+constexpr int least_stock = 20;
+constexpr int most_stock = 60;
 
-std::string seconds(std::int64_t ns) { return std::to_string(ns / millisecond) + "ms"; }
+/// The first name that falls into the shard.
+std::string tube_in(std::uint32_t shard) {
+  for (int i = 0;; ++i) {
+    std::string name = "tube" + std::to_string(i);
+    if (server::cluster::shard_of_tube(name, load::tubes) == shard) return name;
+  }
+}
 
-/// What an answer says. A server error says nothing of what was done.
+/// What an answer says. A server error says nothing of what was done; an answer that says that the
+/// request was wrong is a mistake of this file, which would find nothing then.
 result result_of(const std::optional<http_result>& r) {
   if (!r || r->status >= 500) return result::unknown;
   if (r->status < 300) return result::done;
   if (r->status == 404) return result::not_found;
-  return r->body.find("stale-lease") != std::string::npos ? result::refused : result::taken;
+  if (r->body.find("stale-lease") != std::string::npos) return result::refused;
+  if (r->status == 409) return result::taken;
+  std::fprintf(stderr, "a request was refused: %d %s\n", r->status, r->body.c_str());
+  std::abort();
 }
 
 }  // namespace
 
 struct load::player {
-  explicit player(std::uint64_t seed) : random(seed) {}
+  player(std::uint64_t seed, choice servers) : random(seed), at(std::move(servers)) {}
   std::uint64_t below(std::uint64_t n) { return random() % n; }
+  std::uint16_t port() { return at(random()); }
 
   std::mt19937_64 random;
-  std::deque<std::pair<std::string, std::string>> keys;  ///< tube and key
+  choice at;
+  bool takes_all{false};
+  std::deque<std::pair<const tube_of_test*, std::string>> keys;
   std::deque<std::pair<std::int64_t, operation>> later;  ///< leases to end then
 };
+
+load::load(choice sound) : sound_(std::move(sound)) {
+  for (std::uint32_t i = 0; i < tubes; ++i) {
+    tubes_[i].name = tube_in(i);
+    tubes_[i].is_quiet = i % 2 == 1;
+  }
+}
 
 void load::note(operation o) {
   std::lock_guard held(lock_);
@@ -58,26 +81,29 @@ std::vector<operation> load::history() {
   return history_;
 }
 
-std::size_t load::size() {
-  std::lock_guard held(lock_);
-  return history_.size();
-}
-
-void load::put(player& p) {
+void load::put(player& p, tube_of_test& t) {
   operation o;
   o.what = act::put;
-  const std::string tube = tube_named(p.below(tubes));
   o.key = "k" + std::to_string(next_.fetch_add(1));
   o.body = "body of " + o.key;
-  o.delay = p.below(2) == 0 ? 0 : static_cast<std::int64_t>(p.below(1500)) * millisecond;
-  o.ttr = static_cast<std::int64_t>(500 + p.below(2500)) * millisecond;
-  json j{{"body", o.body}, {"key", o.key}, {"delay", seconds(o.delay)}, {"ttr", seconds(o.ttr)}};
+  const bool is_short = !t.is_quiet && p.below(2) == 0;
+  if (!t.is_quiet && p.below(2) == 0) o.delay = static_cast<std::int64_t>(p.below(1500));
+  o.delay *= millisecond;
+  o.ttr = static_cast<std::int64_t>(is_short ? 500 + p.below(2500) : 8000 + p.below(4000));
+  o.ttr *= millisecond;
+  json j{{"body", o.body},
+         {"key", o.key},
+         {"delay", o.delay / millisecond},
+         {"ttr", o.ttr / millisecond}};
   o.begin = now();
-  const auto r = ask(port_(p.random()), "POST", "/v1/tubes/" + tube + "/tasks", j.dump());
+  const auto r = ask(p.port(), "POST", "/v1/tubes/" + t.name + "/tasks", j.dump());
   o.end = now();
   o.outcome = result_of(r);
-  if (o.outcome == result::done) o.id = json::parse(r->body).at("id");
-  p.keys.emplace_back(tube, o.key);
+  if (o.outcome == result::done) {
+    o.id = json::parse(r->body).at("id");
+    t.stock.fetch_add(1);
+  }
+  p.keys.emplace_back(&t, o.key);
   if (p.keys.size() > 50) p.keys.pop_front();
   note(std::move(o));
 }
@@ -87,15 +113,16 @@ void load::by_key(player& p, act what) {
   operation o;
   o.what = what;
   const auto& [tube, key] = p.keys[p.below(p.keys.size())];
+  if (tube->is_quiet && what == act::reschedule) return;
   o.key = key;
-  const std::string target = "/v1/tubes/" + tube + "/keys/" + key;
+  const std::string target = "/v1/tubes/" + tube->name + "/keys/" + key;
   o.begin = now();
   if (what == act::cancel) {
-    o.outcome = result_of(ask(port_(p.random()), "DELETE", target));
+    o.outcome = result_of(ask(p.port(), "DELETE", target));
   } else {
     o.delay = static_cast<std::int64_t>(p.below(1500)) * millisecond;
     o.outcome =
-        result_of(ask(port_(p.random()), "PUT", target, json{{"delay", seconds(o.delay)}}.dump()));
+        result_of(ask(p.port(), "PUT", target, json{{"delay", o.delay / millisecond}}.dump()));
   }
   o.end = now();
   note(std::move(o));
@@ -109,50 +136,63 @@ void load::end_lease(player& p, act what, const operation& of) {
   o.lease = of.lease;
   const char* const verb = what == act::ack ? "ack" : what == act::release ? "release" : "touch";
   o.begin = now();
-  o.outcome = result_of(ask(port_(p.random()), "POST", "/v1/leases/" + of.lease + "/" + verb));
+  o.outcome = result_of(ask(p.port(), "POST", "/v1/leases/" + of.lease + "/" + verb));
   o.end = now();
   note(std::move(o));
 }
 
-void load::reserve(player& p, const std::string& tube, int most, bool at_the_end) {
+/// What a client does with a task that it has got.
+void load::treat(player& p, const tube_of_test& t, const operation& handed_out) {
+  const std::uint64_t what = p.takes_all || t.is_quiet ? 0 : p.below(10);
+  if (what < 6) {
+    end_lease(p, act::ack, handed_out);
+  } else if (what < 7) {
+    end_lease(p, act::release, handed_out);
+  } else if (what < 8) {
+    end_lease(p, act::touch, handed_out);
+    p.later.emplace_back(now() + static_cast<std::int64_t>(p.below(1500)) * millisecond,
+                         handed_out);
+  } else {
+    // Perhaps too late.
+    p.later.emplace_back(now() + static_cast<std::int64_t>(p.below(4000)) * millisecond,
+                         handed_out);
+  }
+}
+
+void load::reserve(player& p, tube_of_test& t, int most, std::chrono::seconds patience) {
+  const std::string target =
+      "/v1/tubes/" + t.name + "/reserve?wait=300ms&max=" + std::to_string(most);
   const std::int64_t begin = now();
-  const auto r = ask(port_(p.random()), "POST",
-                     "/v1/tubes/" + tube + "/reserve?wait=300ms&max=" + std::to_string(most));
+  const auto r = ask(p.port(), "POST", target, "", patience);
   const std::int64_t end = now();
   if (result_of(r) != result::done) {
     // A server that is not there says so at once.
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return;
   }
-  for (const json& t : json::parse(r->body).at("tasks")) {
-    operation o;
+  std::vector<operation> got;
+  const json answer = json::parse(r->body);
+  for (const json& j : answer.at("tasks")) {
+    operation& o = got.emplace_back();
     o.what = act::hand_out;
     o.outcome = result::done;
     o.begin = begin;
     o.end = end;
-    o.id = t.at("id");
-    o.key = t.value("key", "");
-    o.lease = t.at("lease");
-    o.body = t.at("body");
-    o.at_the_end = at_the_end;
+    o.id = j.at("id");
+    o.key = j.value("key", "");
+    o.lease = j.at("lease");
+    o.body = j.at("body");
+    o.at_the_end = p.takes_all;
     note(o);
-    const std::uint64_t choice = at_the_end ? 0 : p.below(10);
-    if (choice < 6) {
-      end_lease(p, act::ack, o);
-    } else if (choice < 7) {
-      end_lease(p, act::release, o);
-    } else if (choice < 8) {
-      end_lease(p, act::touch, o);
-      p.later.emplace_back(now() + static_cast<std::int64_t>(p.below(1500)) * millisecond, o);
-    } else {
-      // Perhaps too late.
-      p.later.emplace_back(now() + static_cast<std::int64_t>(p.below(4000)) * millisecond, o);
-    }
   }
+  t.stock.fetch_sub(static_cast<int>(got.size()));
+  if (got.empty()) t.stock.store(0);
+  for (const operation& o : got) treat(p, t, o);
 }
 
-void load::play(std::uint64_t seed, const std::atomic<bool>& ending) {
-  player p(seed);
+void load::play(std::uint64_t seed, const choice& at, const std::atomic<bool>& ending) {
+  constexpr std::chrono::seconds patience(8);
+  player p(seed, at);
   while (!ending.load()) {
     if (!p.later.empty() && p.later.front().first <= now()) {
       const operation o = p.later.front().second;
@@ -160,48 +200,56 @@ void load::play(std::uint64_t seed, const std::atomic<bool>& ending) {
       end_lease(p, p.below(4) == 0 ? act::release : act::ack, o);
       continue;
     }
-    switch (p.below(10)) {
-      case 0:
-      case 1:
-      case 2:
-      case 3:
-        put(p);
-        break;
-      case 4:
-        by_key(p, act::cancel);
-        break;
-      case 5:
-        by_key(p, act::reschedule);
-        break;
-      default:
-        reserve(p, tube_named(p.below(tubes)), static_cast<int>(1 + p.below(3)), false);
+    tube_of_test& t = tubes_[p.below(tubes)];
+    const std::uint64_t what = p.below(10);
+    if (t.stock.load() < least_stock || (what < 3 && t.stock.load() < most_stock)) {
+      put(p, t);
+    } else if (what < 4) {
+      by_key(p, act::cancel);
+    } else if (what < 5) {
+      by_key(p, act::reschedule);
+    } else {
+      reserve(p, t, static_cast<int>(1 + p.below(3)), patience);
     }
   }
 }
 
+std::vector<std::thread> load::besiege(std::uint16_t port) {
+  std::vector<std::thread> all;
+  for (std::uint32_t i = 0; i < tubes; ++i) {
+    all.emplace_back([this, i, port] {
+      player p(i, [port](std::uint64_t) { return port; });
+      reserve(p, tubes_[i], 2, std::chrono::seconds(30));
+    });
+  }
+  return all;
+}
+
+/// Every task that was put is removed, perhaps, or taken at the end.
+bool load::is_complete() {
+  const std::vector<operation> all = history();
+  std::set<std::uint64_t> missing;
+  std::map<std::string, std::uint64_t> ids;
+  for (const operation& o : all) {
+    if (o.what == act::put && o.outcome == result::done) missing.insert(o.id);
+    if (o.id != 0) ids[o.key] = o.id;
+  }
+  for (const operation& o : all) {
+    const bool removal = o.what == act::ack || o.what == act::cancel;
+    const bool may = o.outcome == result::done || o.outcome == result::unknown;
+    if ((removal && may) || (o.what == act::hand_out && o.at_the_end)) {
+      missing.erase(o.id != 0 ? o.id : ids[o.key]);
+    }
+  }
+  return missing.empty();
+}
+
 void load::take_all(int limit) {
-  player p(99);
+  player p(99, sound_);
+  p.takes_all = true;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(limit);
-  std::uint64_t turn = 0;
-  while (std::chrono::steady_clock::now() < until) {
-    for (int i = 0; i < tubes; ++i) reserve(p, tube_named(turn++), 100, true);
-    std::set<std::uint64_t> missing;
-    const std::vector<operation> all = history();
-    for (const operation& o : all) {
-      if (o.what == act::put && o.outcome == result::done) missing.insert(o.id);
-    }
-    std::map<std::string, std::uint64_t> ids;
-    for (const operation& o : all) {
-      if (o.id != 0) ids[o.key] = o.id;
-    }
-    for (const operation& o : all) {
-      const bool removal = o.what == act::ack || o.what == act::cancel;
-      const bool may = o.outcome == result::done || o.outcome == result::unknown;
-      if ((removal && may) || (o.what == act::hand_out && o.at_the_end)) {
-        missing.erase(o.id != 0 ? o.id : ids[o.key]);
-      }
-    }
-    if (missing.empty()) return;
+  while (std::chrono::steady_clock::now() < until && !is_complete()) {
+    for (tube_of_test& t : tubes_) reserve(p, t, 100, std::chrono::seconds(8));
   }
 }
 

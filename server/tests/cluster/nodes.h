@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -22,6 +23,7 @@ class node {
   bool start();
   void kill();
   void stop(bool on) const;
+  void send(int signal) const;
   /// SIGTERM, until it has ended.
   void end();
   bool is_running() const noexcept { return pid_ > 0; }
@@ -42,6 +44,7 @@ struct http_result {
 
 /// One request on a connection of its own. Nothing if there was no whole answer in time.
 std::optional<http_result> ask(std::uint16_t port, const std::string& method,
-                               const std::string& target, const std::string& body = "");
+                               const std::string& target, const std::string& body = "",
+                               std::chrono::seconds patience = std::chrono::seconds(8));
 
 }  // namespace verge::cluster_test
