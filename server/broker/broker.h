@@ -79,6 +79,11 @@ class broker {
   /// Reads what the store knows. Tasks are loaded later, as they are needed.
   void recover(clock::time_point now, wall_time wall);
 
+  /// The keys that a command will look for, as far as memory can tell which.
+  void add_wanted_keys(client& c, const command& cmd, std::vector<key_name>& to);
+  /// In this round they need not be looked for in the store.
+  void know_keys(key_table found) { keys_.merge(found); }
+
   void begin(clock::time_point now, wall_time wall) noexcept;
   void execute(const std::shared_ptr<client>& from, command c);
   /// Does what the time asks for. True if there is more to do at once, in the next round.
@@ -106,8 +111,14 @@ class broker {
  private:
   using shared_client = std::shared_ptr<client>;
 
-  // commands.cc: what the verbs do.
+  // broker.cc: clients and replies.
   void join(client& c);
+  void leave(client& c);
+  void say(client& c, reply r);
+  void say(client& c, answer a, std::uint64_t number = 0);
+  void deliver();
+
+  // commands.cc: what the verbs do.
   void run(client& c, command& cmd);
   void resume();
   void run_put(client& c, command& cmd);
@@ -123,9 +134,6 @@ class broker {
   void run_kick(client& c, const command& cmd);
   void run_peek(client& c, const command& cmd);
   void run_by_key(client& c, const command& cmd);
-  void leave(client& c);
-  void say(client& c, reply r);
-  void say(client& c, answer a, std::uint64_t number = 0);
 
   // pushing.cc: which tubes are pushed, and what comes of pushes.
   void recover_push(const note& n);
@@ -189,7 +197,6 @@ class broker {
   entry* first_of(tube& t, window<Order>& w);
   void let_go(entry& e);
   void settle(entry& e);
-  void deliver();
   void write_later(entry& e);
   void remove(entry& e);
   void bury_or_move(entry& e);
@@ -264,7 +271,7 @@ class broker {
 
   std::vector<entry*> dirty_;
   std::vector<entry*> leaving_;
-  std::map<std::pair<tube_number, std::string>, task_id> keys_;  ///< of this round; 0: removed
+  key_table keys_;  ///< of this round: what was asked for in advance, and what has changed
   std::unordered_map<task_id, std::string> old_keys_;
   batch batch_;
   std::vector<tube_number> removed_tubes_;

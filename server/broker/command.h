@@ -75,6 +75,11 @@ enum class verb : std::uint8_t {
 /// not written down.
 bool keeps_reply(verb v) noexcept;
 
+/// Whether a command whose reply was lost can be given again, though it may have been executed: it
+/// changes nothing, it says what is to be the case afterwards, or what it has changed ends by
+/// itself, as the lease of a task that no client has got. Of the others the outcome is not known.
+bool is_repeatable(verb v) noexcept;
+
 /// What a put does if a task of its tube has the same key.
 enum class if_exists : std::uint8_t { keep, replace, refuse };
 

@@ -89,6 +89,10 @@ verge::task<bool> committer::round(bool last) {
   answer of_round = answer::internal_error;
   try {
     bool more = false;
+    if (store_.is_remote() && !broker_.has_failed()) {
+      co_await look_keys_up();
+      broker_.begin(clock::now(), wall_());
+    }
     execute();
     if (!broker_.has_failed()) {
       more = broker_.advance();
@@ -110,6 +114,15 @@ verge::task<bool> committer::round(bool last) {
   execute();
   broker_.committed();
   co_return false;
+}
+
+/// One round trip, instead of one for each key.
+verge::task<> committer::look_keys_up() {
+  std::vector<key_name> wanted;
+  for (const request& r : taken_) broker_.add_wanted_keys(*r.from, r.what, wanted);
+  if (wanted.empty()) co_return;
+  key_table found = co_await store_.find_keys(wanted);
+  broker_.know_keys(std::move(found));
 }
 
 /// Writes what this round changes.

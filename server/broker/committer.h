@@ -81,6 +81,7 @@ class committer final : public command_sink {
   void wake() noexcept;
   bool take();
   verge::task<bool> round(bool last);
+  verge::task<> look_keys_up();
   verge::task<> commit(std::size_t commands);
   void set_alarm();
 

@@ -39,23 +39,6 @@ std::string name_of_note(const std::string& key) { return std::string(prefix).ap
 
 }  // namespace
 
-bool keeps_reply(verb v) noexcept {
-  switch (v) {
-    case verb::put:
-    case verb::put_many:
-    case verb::remove:
-    case verb::release:
-    case verb::bury:
-    case verb::touch:
-    case verb::kick:
-    case verb::kick_task:
-    case verb::pause:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void broker::recover_once(const note& n) {
   if (!n.name.starts_with(prefix)) return;
   try {

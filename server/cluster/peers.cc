@@ -19,27 +19,6 @@ std::string greeting(const std::string& secret) {
   return std::to_string(frame_version) + " " + secret;
 }
 
-/// Whether the command can be given again though it may have been executed: it changes nothing, or
-/// what it changes ends by itself, as the lease of a task that no client has got.
-bool is_repeatable(verb v) noexcept {
-  switch (v) {
-    case verb::put:
-    case verb::put_many:
-    case verb::remove:
-    case verb::release:
-    case verb::bury:
-    case verb::kick:
-    case verb::kick_task:
-    case verb::cancel:
-    case verb::reschedule:
-    case verb::undelivered:
-    case verb::postpone:
-      return false;
-    default:
-      return true;
-  }
-}
-
 }  // namespace
 
 /// What both ends have: bytes to be sent, and a task that sends them.

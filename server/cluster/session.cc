@@ -85,22 +85,6 @@ bool is_passed_on(const command& c) noexcept {
   }
 }
 
-bool may_have_changed(verb v) noexcept {
-  switch (v) {
-    case verb::reserve:
-    case verb::peek:
-    case verb::peek_ready:
-    case verb::peek_delayed:
-    case verb::peek_buried:
-    case verb::stats_task:
-    case verb::stats_tube:
-    case verb::list_tasks:
-      return false;
-    default:
-      return !goes_to_all(v);
-  }
-}
-
 command prepared(reply r) {
   command c(verb::say);
   c.prepared = std::move(r);
@@ -267,7 +251,8 @@ std::optional<std::uint32_t> session::shard_of(const command& c) const {
 void session::complete(command& c) const {
   if (is_on_lease(c.what) && c.token == 0) {
     const auto found = held_.find(c.number);
-    if (found != held_.end()) c.token = found->second.token;
+    const bool is_held = found != held_.end() && clock::now() < found->second.end;
+    if (is_held) c.token = found->second.token;
   }
   if (c.tube.empty() && !is_by_id(c)) c.tube = used_;
 }
@@ -289,7 +274,6 @@ void session::follow(const command& c, reply& r) {
 /// The first command, and those behind it that are about the same shard.
 verge::task<> session::pass_on() {
   const clock::time_point begun = clock::now();
-  const std::size_t at_first = work_.size();
   for (;;) {
     const std::uint32_t shard = *shard_of(work_.front());
     std::size_t answered = 0;
@@ -298,7 +282,6 @@ verge::task<> session::pass_on() {
     const bool retry = co_await again(begun);
     if (left_) co_return;
     if (retry) continue;
-    static_cast<void>(at_first);
     work_.pop_front();
     tell(answer::internal_error, 0, why_not());
     co_return;
@@ -394,7 +377,7 @@ verge::task<reply> session::reply_of(std::uint32_t shard, verb v) {
     co_await wait_until(clock::now() + 500ms);
   }
   reply r;
-  r.what = may_have_changed(v) ? answer::internal_error : answer::moved;
+  r.what = is_repeatable(v) ? answer::moved : answer::internal_error;
   r.text =
       "the server that had the tube has not answered: whether the command was executed is not "
       "known";

@@ -75,6 +75,11 @@ constexpr const char* read_key =
     "SELECT id FROM verge_task WHERE shard = $1::int8 AND tube = $2::int8 AND key = $3::bytea "
     "AND key <> ''::bytea";
 
+constexpr const char* read_keys =
+    "SELECT t.tube, t.key, t.id FROM unnest($2::int8[], $3::bytea[]) AS u (tube, key) "
+    "JOIN verge_task AS t ON t.shard = $1::int8 AND t.tube = u.tube AND t.key = u.key "
+    "AND t.key <> ''::bytea";
+
 constexpr const char* scan_delayed =
     "SELECT fields, changed::int4::int8 FROM verge_task WHERE shard = $1::int8 AND tube = $2::int8 "
     "AND kind = 1 AND (at, id) >= ($3::int8, $4::int8) ORDER BY at, id LIMIT $5::int8";
@@ -169,6 +174,29 @@ class postgres_store final : public store {
     return static_cast<task_id>(found.number(0, 0));
   }
 
+  bool is_remote() const noexcept override { return true; }
+
+  verge::task<key_table> find_keys(const std::vector<key_name>& which) override {
+    refuse_if_failed();
+    key_table table;
+    std::vector<std::int64_t> tubes;
+    std::vector<std::string_view> keys;
+    for (const key_name& k : which) {
+      if (!table.emplace(k, 0).second) continue;
+      tubes.push_back(k.tube);
+      keys.push_back(k.key);
+    }
+    std::vector<statement> all;
+    all.push_back({read_keys, mine().numbers(tubes).blobs(keys)});
+    const std::vector<rows> found = co_await ask_suspended(all);
+    for (int i = 0; i < found[0].size(); ++i) {
+      const key_name k{.tube = static_cast<tube_number>(found[0].number(i, 0)),
+                       .key = std::string(found[0].at(i, 1))};
+      table[k] = static_cast<task_id>(found[0].number(i, 2));
+    }
+    co_return table;
+  }
+
   std::vector<stored_task> scan(tube_number tube, const position& first,
                                 std::size_t limit) override {
     parameters p = mine().number(tube);
@@ -250,6 +278,22 @@ class postgres_store final : public store {
       }
     });
     return found;
+  }
+
+  /// The same for a task, which is suspended.
+  verge::task<std::vector<rows>> ask_suspended(const std::vector<statement>& all) {
+    const pool::loan l = links_.take();
+    std::exception_ptr failure;
+    for (int attempt = 1; attempt <= 2; ++attempt) {
+      try {
+        std::vector<rows> found = co_await l->run(all);
+        co_return found;
+      } catch (const link_error&) {
+        failure = std::current_exception();
+      }
+    }
+    guarded([&] { std::rethrow_exception(failure); });
+    co_return std::vector<rows>();
   }
 
   /// Removals first: a key may go over to another task.

@@ -15,6 +15,12 @@ verge::task<> store::commit(const batch& b) {
   co_return;
 }
 
+verge::task<key_table> store::find_keys(const std::vector<key_name>& which) {
+  key_table found;
+  for (const key_name& k : which) found[k] = find_key(k.tube, k.key).value_or(0);
+  co_return found;
+}
+
 bool batch::empty() const noexcept {
   return insertions.empty() && updates.empty() && removals.empty() && tubes.empty() &&
          tubes_removed.empty() && notes.empty() && notes_removed.empty() && !id_ceiling &&

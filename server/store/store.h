@@ -1,7 +1,9 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -129,6 +131,14 @@ struct recovered {
   wall_time clock_mark{0};
 };
 
+struct key_name {
+  tube_number tube{0};
+  std::string key;
+  friend auto operator<=>(const key_name&, const key_name&) = default;
+};
+/// The task that has each key; 0: none has it.
+using key_table = std::map<key_name, task_id>;
+
 struct store_figures {
   std::uint64_t bytes_written{0};  ///< to the disk, by the store; 0 where it is not known
   std::uint64_t disk_bytes{0};
@@ -150,6 +160,11 @@ class store {
   /// The body of a task that exists.
   virtual std::string body_of(task_id id) = 0;
   virtual std::optional<task_id> find_key(tube_number tube, std::string_view key) = 0;
+
+  /// Whether each call is a round trip to another machine: then keys are asked for together.
+  virtual bool is_remote() const noexcept { return false; }
+  /// find_key() for each of them, in one round trip.
+  virtual verge::task<key_table> find_keys(const std::vector<key_name>& which);
 
   /// Tasks of one index of one tube in its order, from `first` on, at most `limit`.
   virtual std::vector<stored_task> scan(tube_number tube, const position& first,

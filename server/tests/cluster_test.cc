@@ -88,6 +88,27 @@ TEST_F(servers, one_serves_as_with_a_directory) {
   EXPECT_EQ(w.ask("put-key k keep 0 60000 30000 2\r\nab\r\n").substr(0, 8), "INSERTED");
 }
 
+/// The keys of a batch are looked up together, before any of its commands is executed: what the
+/// commands before have changed counts.
+TEST_F(servers, know_what_became_of_a_key_within_one_batch) {
+  const auto s = start();
+  wire w = to(*s);
+  const auto put_key = [](const char* mode) {
+    return std::string("put-key k ").append(mode).append(" 0 0 60000 1\r\nx\r\n");
+  };
+  ASSERT_EQ(w.ask(put_key("keep")).substr(0, 8), "INSERTED");
+  for (int i = 0; i < 20; ++i) {
+    w.send(put_key("keep") + "cancel k\r\n" + put_key("keep") + put_key("refuse") +
+           put_key("replace") + put_key("keep"));
+    EXPECT_EQ(w.reply().substr(0, 4), "KEPT");
+    EXPECT_EQ(w.reply().substr(0, 9), "CANCELLED");
+    EXPECT_EQ(w.reply().substr(0, 8), "INSERTED");
+    EXPECT_EQ(w.reply().substr(0, 6), "EXISTS");
+    EXPECT_EQ(w.reply().substr(0, 8), "REPLACED");
+    EXPECT_EQ(w.reply().substr(0, 4), "KEPT");
+  }
+}
+
 TEST_F(servers, keep_tasks_over_a_restart) {
   std::string id;
   {
