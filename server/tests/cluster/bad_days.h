@@ -16,8 +16,8 @@
 
 /// Three servers, each behind a proxy to one database, and what happens to them.
 ///
-/// Two kinds of bad days. On some anything happens: kill -9, SIGSTOP, connections that are held back
-/// or cut, a server that is ended and started, a database that is restarted. On the others a server
+/// Two kinds of bad days. On some anything happens: kill -9, SIGSTOP, connections that are held
+/// back or cut, a server that is ended and started, a database that is restarted. On the others a server
 /// is made to believe what has not been true for a while, in the three ways that there are, and is
 /// asked for tasks of all shards:
 ///
@@ -28,7 +28,7 @@
 ///             its leases
 ///   outdated  it passes commands on by an old map, to a server that has given the shard up
 ///
-/// Clients that talk to sound servers only go on meanwhile, so that there is something to contradict.
+/// Clients that talk to sound servers only go on meanwhile, so that something contradicts it.
 namespace verge::cluster_test {
 
 class bad_days {

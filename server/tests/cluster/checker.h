@@ -10,7 +10,7 @@
 /// its end; of one whose answer did not come it may have happened at any time from its begin on, or
 /// never. Each task is checked alone:
 ///
-///   lost       its put was acknowledged, no removal of it was tried, and at the end it is not there
+///   lost       its put was acknowledged, no removal of it was tried, and it is missing at the end
 ///   again      it was handed out by a reserve that began after a removal had been acknowledged
 ///   two        of two leases neither can have been handed out after the end of the other
 ///   stale      a lease was accepted though a later one had been handed out before
