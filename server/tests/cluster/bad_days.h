@@ -18,8 +18,8 @@
 ///
 /// Two kinds of bad days. On some anything happens: kill -9, SIGSTOP, connections that are held
 /// back or cut, a server that is ended and started, a database that is restarted. On the others a
-/// server is made to believe what has not been true for a while, in the three ways that there are, and is
-/// asked for tasks of all shards:
+/// server is made to believe what has not been true for a while, in the three ways that there
+/// are, and is asked for tasks of all shards:
 ///
 ///   held      its packets to the database wait in the proxy, with writes among them that it made
 ///             while it had its leases; another server takes its shards and hands the same tasks

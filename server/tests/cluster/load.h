@@ -16,10 +16,10 @@
 ///
 /// There is one tube for each shard. Half of the tubes are lively: tasks with delays and short
 /// TTRs, leases that are held, released and touched. In the others, the quiet ones, the owner has
-/// nothing to do by itself: tasks are ready at once, and their leases are ended at once. An owner that was
-/// away and has timers that expired meanwhile asks for its lease before anything else; that of a
-/// quiet tube has only its clients to answer. All tubes have a stock of ready tasks: what is handed
-/// out first by an owner is what a former owner would hand out first.
+/// nothing to do by itself: tasks are ready at once, and their leases are ended at once. An owner
+/// that was away and has timers that expired meanwhile asks for its lease before anything else;
+/// that of a quiet tube has only its clients to answer. All tubes have a stock of ready tasks:
+/// what is handed out first by an owner is what a former owner would hand out first.
 namespace verge::cluster_test {
 
 class load {
