@@ -83,7 +83,7 @@ class slow_source : private detail::poller::source {
 /// Go #42515: a wake-up of the poller is lost, and the timer with it until something else happens.
 TEST(the_monitor, wakes_a_poller_that_sleeps_past_a_timer) {
   fake_clockwork fake(2);
-  slow_source source(*fake.scheduler().net());  // or nobody would have to poll
+  slow_source source(*fake.scheduler().net());  // or no thread would have to poll
   ASSERT_TRUE(eventually_polls_until(fake.scheduler(), for_ever));
   // One that is busy, or the monitor would sleep as well; the other polls.
   blockers busy;
@@ -151,7 +151,7 @@ TEST(the_monitor, sends_a_worker_to_the_poller_when_the_one_from_there_is_stuck)
   // It fires on the worker that slept until then.
   after_func(1ms, stuck.block()).detach();
   ASSERT_TRUE(eventually([&] { return stuck.count() == 1; }));
-  EXPECT_TRUE(eventually_polls_until(scheduler, for_ever)) << "nobody sleeps in the poller";
+  EXPECT_TRUE(eventually_polls_until(scheduler, for_ever)) << "no thread sleeps in the poller";
   EXPECT_TRUE(to.write_all("hello").wait());
   EXPECT_EQ(reader.join(), 5u);
   stuck.release();

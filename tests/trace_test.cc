@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <support/blockers.h>
+#include <support/engines.h>
 #include <support/json_reader.h>
 #include <support/patience.h>
 #include <verge/chan.h>
@@ -138,6 +139,35 @@ TEST(trace, has_callbacks_tasks_and_timers) {
   EXPECT_TRUE(has("e", "has_callbacks_tasks_and_timers", "stopped"));
   EXPECT_TRUE(has("n", "has_callbacks_tasks_and_timers", "reset"));
   EXPECT_TRUE(has("e", "has_callbacks_tasks_and_timers", "pending at the end"));
+}
+
+class traced_engine : public testing::TestWithParam<verge::test::engine_traits> {};
+INSTANTIATE_TEST_SUITE_P(engines, traced_engine, testing::ValuesIn(verge::test::engines),
+                         [](const auto& i) { return i.param.name; });
+
+TEST_P(traced_engine, says_when_timers_start_and_fire) {
+  verge::runtime rt({.processors = 2, .engine = GetParam().engine});
+  verge::trace recording(rt);
+  std::atomic<int> fired = 0;
+  constexpr int n = 10;
+  for (int i = 0; i < n; ++i) {
+    verge::after_func(rt, 1ms * i, [&] { ++fired; }, {.label = "one"}).detach();
+  }
+  ASSERT_TRUE(verge::test::eventually([&] { return fired == n; }));
+  recording.stop();
+  const json all = written(recording);
+  expect_schema(all);
+  expect_pairs(all);
+  int instants = 0;
+  for (const json& e : events(all, "i")) {
+    if (e["name"].text != "fire: one") continue;
+    ++instants;
+    EXPECT_GE(e["args"]["late_us"].number, 0);
+  }
+  EXPECT_EQ(instants, n);
+  int ends = 0;
+  for (const json& e : events(all, "e")) ends += e["args"]["how"].text == "fired" ? 1 : 0;
+  EXPECT_EQ(ends, n);
 }
 
 TEST(trace, slices_do_not_overlap_where_tasks_block) {
