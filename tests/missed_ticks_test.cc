@@ -376,7 +376,7 @@ class lone_ticker : public testing::Test, public test::lone_engine {
   lone_ticker() : lone_engine(verge::engine::hybrid) {}
 };
 
-/// A worker may take a ticker off its queue just before it is stopped or reset, and come to it after.
+/// A worker may take a ticker off a queue just before it is stopped or reset, and fire it after.
 TEST_F(lone_ticker, does_not_tick_for_a_firing_that_comes_too_late) {
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
     int calls = 0;

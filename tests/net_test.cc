@@ -112,8 +112,8 @@ TEST_F(net, a_read_that_stops_half_way_says_how_far_it_came) {
   });
 }
 
-/// A read that fills its buffer has not seen that the stream is empty: the next one must not wait for
-/// an event, since there may be none.
+/// A read that fills its buffer has not seen that the stream is empty: the next one must not wait
+/// for an event, since there may be none.
 TEST_F(net, what_a_full_buffer_leaves_is_read_without_another_event) {
   auto ends = connect();
   auto& near = ends.near;

@@ -134,8 +134,8 @@ TEST_F(slab_trim, says_so_with_the_first_chunk_that_is_one_too_many_for_a_small_
   free(all);
 }
 
-/// Indices of free nodes may lie in a chunk whose nodes are given back: those stay, and the nodes that
-/// share a page with them.
+/// Indices of free nodes may lie in a chunk whose nodes are given back: those stay, and the nodes
+/// that share a page with them.
 TEST_F(slab_trim, gives_back_the_nodes_of_a_chunk_in_which_the_depot_has_indices) {
   constexpr std::size_t in_a_page = 4096 / 64;
   const auto all = allocate(8 * per_chunk());

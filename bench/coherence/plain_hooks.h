@@ -1,11 +1,11 @@
-// What the compiler calls with -fsanitize=thread for accesses that are not atomic, and for what needs no
-// model, to be linked in place of the thread sanitizer. The including file has defined
+// What the compiler calls with -fsanitize=thread for accesses that are not atomic, and for what
+// needs no model, to be linked in place of the thread sanitizer. The including file has defined
 //
 //   void on_read(const void* at, std::size_t bytes, const void* by)
 //   void on_write(const void* at, std::size_t bytes, const void* by)
 //
-// which are told before the access is made, with the address of the code that makes it. To be included
-// in one file, which itself is compiled without that option.
+// which are told before the access is made, with the address of the code that makes it. To be
+// included in one file, which itself is compiled without that option.
 #pragma once
 
 #include <cstddef>

@@ -53,8 +53,8 @@ class wait_for_events : public scene_of<1 + Events> {
   std::array<int, Events + 1> text_{};
 };
 
-/// Thread 1 writes something and makes an event happen, which is held by a pointer so that it can be
-/// destroyed; thread 0 is the scene's.
+/// Thread 1 writes something and makes an event happen, which is held by a pointer so that it can
+/// be destroyed; thread 0 is the scene's.
 class written_and_fired : public scene_of<2> {
  public:
   void run(std::size_t i) final {

@@ -38,8 +38,8 @@ class host final : public bench::bare_host {
   }
 };
 
-/// One timer of processor 0, whose function owns what it writes to. Thread 1 looks at it two seconds
-/// after the start of time; what thread 0 does is the scene's.
+/// One timer of processor 0, whose function owns what it writes to. Thread 1 looks at it two
+/// seconds after the start of time; what thread 0 does is the scene's.
 class timer_scene : public scene_of<2> {
  public:
   void run(std::size_t i) override {
