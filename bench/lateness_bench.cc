@@ -11,11 +11,8 @@
 // processor time of the process, in the kernel too, per firing and as a share of one core. `busy`
 // threads compute meanwhile; their time is not counted. Rounds are interleaved and all are printed.
 
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -30,6 +27,7 @@
 #include <verge/runtime.h>
 #include <verge/time.h>
 
+#include "peers/kernel_sleeper.h"
 #include "peers/measure.h"
 #include "standalone.h"
 
@@ -99,18 +97,13 @@ void measure(const char* what, int busy, F f) {
 }
 
 std::vector<std::int64_t> bare(std::size_t firings) {
+  const verge::bench::kernel_sleeper kernel;
   std::vector<std::int64_t> late;
-  const int poll = ::epoll_create1(0);
   for (std::size_t i = 0; i < firings; ++i) {
     const std::int64_t due = due_after(i);
-    for (std::int64_t left = due - now(); left > 0; left = due - now()) {
-      timespec timeout{0, left};
-      epoll_event event{};
-      ::syscall(SYS_epoll_pwait2, poll, &event, 1, &timeout, nullptr, 8);
-    }
+    kernel.sleep_until(due);
     late.push_back(now() - due);
   }
-  ::close(poll);
   return late;
 }
 

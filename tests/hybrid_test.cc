@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <cstdint>
 #include <mutex>
 #include <random>
@@ -362,6 +363,49 @@ TEST_F(hybrid_engine, checks_for_stale_entries_less_often_on_many_processors) {
   stop_until(all.size());
   EXPECT_LT(counts().deleted, 2000U) << "it has, and swept";
   for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
+/// Threads beyond those that have a place of their own count in one that they share.
+TEST_F(hybrid_engine, counts_timers_of_more_threads_than_have_a_number) {
+  constexpr int threads = static_cast<int>(detail::thread_slot_count) + 4;
+  constexpr std::size_t each = 50;
+  constexpr std::size_t busy = 4000;
+  std::barrier all(threads);
+  std::mutex mutex;
+  std::vector<timer_node*> left;
+  std::atomic<int> without{0};
+  std::vector<std::thread> running;
+  running.reserve(threads);
+  for (int i = 0; i < threads; ++i) {
+    running.emplace_back([&] {
+      const bool shares = detail::take_thread_slot() >= detail::thread_slot_count;
+      all.arrive_and_wait();                      // all numbers are taken
+      if (!shares) return all.arrive_and_wait();  // it keeps its number until then
+      ++without;
+      // Enough stops for it to look after what they leave behind.
+      for (std::size_t n = 0; n < busy; ++n) {
+        timer_node& t = start(second, [] {});
+        detail::stop_timer(&t);
+        detail::destroy_timer(t);
+      }
+      for (std::size_t n = 0; n < each; ++n) {
+        timer_node& t = start(second, [] {});
+        const std::lock_guard held(mutex);
+        left.push_back(&t);
+      }
+      all.arrive_and_wait();
+    });
+  }
+  for (auto& t : running) t.join();
+  EXPECT_GE(without, 4);
+  EXPECT_EQ(engine().counts(0).live + engine().counts(1).live, left.size());
+  EXPECT_LE(counts().deleted, left.size() + 3000) << "stopped timers do not pile up";
+  EXPECT_EQ(engine().verify(), "");
+  for (timer_node* t : left) {
+    EXPECT_TRUE(detail::stop_timer(t));
+    detail::destroy_timer(*t);
+  }
+  EXPECT_EQ(counts().live, 0U);
 }
 
 TEST_F(hybrid_engine, does_a_bounded_amount_of_work_at_a_time) {

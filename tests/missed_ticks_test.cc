@@ -17,6 +17,7 @@
 
 #include <engine/clockwork.h>
 #include <support/fake_engine.h>
+#include <support/lone_engine.h>
 #include <support/patience.h>
 #include <support/thread_state.h>
 
@@ -368,6 +369,30 @@ TEST(a_delayed_ticker_that_cannot_continue_for_lack_of_memory, makes_its_call_an
   EXPECT_TRUE(test::eventually([&] { return said == 1; }));
   EXPECT_EQ(called, 1);
   detail::destroy_timer(*t);
+}
+
+class lone_ticker : public testing::Test, public test::lone_engine {
+ protected:
+  lone_ticker() : lone_engine(verge::engine::hybrid) {}
+};
+
+/// A worker may take a ticker off a queue just before it is stopped or reset, and fire it after.
+TEST_F(lone_ticker, does_not_tick_for_a_firing_that_comes_too_late) {
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    int calls = 0;
+    detail::timer_node* const t = detail::make_function_ticker(
+        timers(), test::second, [&calls] { ++calls; }, static_cast<std::uint8_t>(policy));
+    const auto fire = [&](std::int64_t after) {
+      t->does.load()->fire(*t, now_ + after * test::second);
+      return calls;
+    };
+    EXPECT_TRUE(detail::stop_timer(t));
+    EXPECT_EQ(fire(2), 0) << "it was stopped";
+    EXPECT_FALSE(detail::reset_ticker(t, 10 * test::second));
+    EXPECT_EQ(fire(2), 0) << "it was put off";
+    EXPECT_EQ(fire(10), 1);
+    detail::destroy_timer(*t);
+  }
 }
 
 }  // namespace

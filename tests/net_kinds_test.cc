@@ -6,6 +6,7 @@
 #include <verge/runtime.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ TEST_F(net, datagrams_arrive_whole_with_their_sender) {
       auto b = udp_socket::bind(here).or_throw();
       const endpoint at_b = b.local().or_throw();
       EXPECT_EQ((co_await a.send("one", at_b)).or_throw(), 3u);
+      errno = EBADF;  // of an earlier call
       EXPECT_EQ((co_await a.send("", at_b)).or_throw(), 0u);
       EXPECT_EQ((co_await a.send("too long", at_b)).or_throw(), 8u);
       bytes64 bytes;

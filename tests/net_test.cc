@@ -11,6 +11,7 @@
 #include <verge/simulation.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -108,6 +109,23 @@ TEST_F(net, a_read_that_stops_half_way_says_how_far_it_came) {
     EXPECT_EQ(read.bytes, 4u);
     EXPECT_EQ(read.error, net_errc::end_of_stream);
     EXPECT_EQ((co_await far.read_some(bytes)).error, net_errc::end_of_stream);
+  });
+}
+
+/// A read that fills its buffer has not seen that the stream is empty: the next one must not wait
+/// for an event, since there may be none.
+TEST_F(net, what_a_full_buffer_leaves_is_read_without_another_event) {
+  auto ends = connect();
+  auto& near = ends.near;
+  auto& far = ends.far;
+  rt.run([&]() -> task<> {
+    std::array<std::byte, 4> four;
+    for (int i = 0; i < 3; ++i) {
+      co_await near.write_all("abcdefghijkl");
+      for (int part = 0; part < 3; ++part) {
+        EXPECT_EQ((co_await far.read_some(four)).bytes, 4u) << "of round " << i;
+      }
+    }
   });
 }
 

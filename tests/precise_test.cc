@@ -219,6 +219,17 @@ TEST_P(precise, sleeps_tickers_and_channels_are_never_early) {
   }
 }
 
+TEST_F(precise_engine, knows_which_functions_are_ticked_precisely) {
+  for (const bool precise : {false, true}) {
+    const auto policy = static_cast<std::uint8_t>(missed_ticks::skip);
+    timer_node* const t = detail::make_function_ticker(
+        timers(), second, [] {},
+        precise ? static_cast<std::uint8_t>(policy | detail::precise_ticks) : policy);
+    EXPECT_EQ(detail::is_precise(*t), precise);
+    detail::destroy_timer(*t);
+  }
+}
+
 TEST_P(precise, timers_can_be_stopped_and_made_ordinary) {
   std::atomic<int> fired{0};
   timer t = after_func(

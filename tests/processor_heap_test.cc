@@ -150,5 +150,27 @@ TEST(processor_heap, memory_stays_with_the_processor) {
   EXPECT_LT(both.size(), used[0].size() / 10);
 }
 
+TEST(processor_heap, more_processors_change_nothing_for_those_that_were_there) {
+  world w;
+  int fired = 0;
+  timer_node& t = w.start(second, [&fired] { ++fired; });
+  w.engine().grow(3);
+  EXPECT_EQ(w.engine().counts(0).live, 1U);
+  w.pass(2 * second);
+  EXPECT_EQ(fired, 1);
+  detail::destroy_timer(t);
+}
+
+TEST(processor_heap, a_processor_whose_timers_are_moved_keeps_no_nodes_for_more) {
+  world w;
+  constexpr std::size_t live = 1000;
+  churn timers(w, live, 1);
+  for (std::size_t i = 0; i < 10 * live; ++i) timers.replace_one();
+  EXPECT_GT(w.nodes() - live, w.engine().counts(0).deleted) << "some are kept for reuse";
+  w.engine().move_timers(0, 1);
+  EXPECT_EQ(w.engine().counts(1).live, live);
+  EXPECT_EQ(w.nodes(), live + w.engine().counts(1).deleted);
+}
+
 }  // namespace
 }  // namespace verge::test

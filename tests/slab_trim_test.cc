@@ -125,6 +125,30 @@ TEST_F(slab_trim, says_when_a_pool_has_grown_large) {
   }
 }
 
+TEST_F(slab_trim, says_so_with_the_first_chunk_that_is_one_too_many_for_a_small_pool) {
+  nodes_.pool().on_growth([](void* n) noexcept { ++*static_cast<int*>(n); }, &grown_);
+  auto all = allocate(slab_pool_access::small * per_chunk());
+  EXPECT_EQ(grown_, 0);
+  all.push_back(nodes_.allocate());
+  EXPECT_EQ(grown_, 1);
+  free(all);
+}
+
+/// Indices of free nodes may lie in a chunk whose nodes are given back: those stay, and the nodes
+/// that share a page with them.
+TEST_F(slab_trim, gives_back_the_nodes_of_a_chunk_in_which_the_depot_has_indices) {
+  constexpr std::size_t in_a_page = 4096 / 64;
+  const auto all = allocate(8 * per_chunk());
+  for (node* n : all) n->word.store(address(n), std::memory_order_release);
+  free(all);
+  nodes_.pool().trim();
+  const std::size_t given = nodes_.pool().trim();
+  ASSERT_GT(given, 0U);
+  std::size_t blank = 0;
+  for (node* n : all) blank += n->word.load(std::memory_order_acquire) == 0 ? 1 : 0;
+  EXPECT_GE(blank, given * (per_chunk() - in_a_page));
+}
+
 TEST_F(slab_trim, gives_back_around_nodes_that_stay) {
   auto all = allocate(8 * per_chunk());
   std::map<node*, std::uint64_t> stay;

@@ -1,23 +1,30 @@
 // Parts of a few lines each, for which faults that were put in had been overlooked: repeated system
-// calls, fences, notes, numbers of threads, figures of lateness, equal addresses, and what is left
-// of a channel after an error.
+// calls, fences, notes, the descriptor that is an alarm, memory that there is not, numbers of
+// threads, figures of lateness, equal addresses, and what is left of a channel after an error.
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include <base/fence.h>
 #include <base/futex.h>
+#include <base/runtime_thread.h>
 #include <base/system_call.h>
+#include <memory/page_source.h>
 #include <memory/thread_slot.h>
 #include <support/scale.h>
 #include <verge/chan.h>
 #include <verge/detail/lateness.h>
 #include <verge/endpoint.h>
+#include <verge/loop.h>
 #include <verge/select.h>
 
 namespace verge {
@@ -56,6 +63,55 @@ TEST(a_note, that_was_left_is_found_also_when_the_time_is_over) {
   n.leave_surely();
   n.wait();
   EXPECT_FALSE(n.wait_until(1)) << "leaving it twice ends one wait";
+}
+
+/// Whether it can be read now, or within that time.
+bool readable(const alarm_fd& alarm, int within_ms) {
+  pollfd it{.fd = alarm.fd(), .events = POLLIN, .revents = 0};
+  return ::poll(&it, 1, within_ms) == 1;
+}
+
+TEST(an_alarm, can_be_read_from_its_time_on_and_not_before) {
+  constexpr int a_minute = 60'000;
+  alarm_fd alarm;
+  EXPECT_FALSE(readable(alarm, 0)) << "nothing is set";
+  alarm.set(clock::now() - std::chrono::seconds(1));
+  EXPECT_TRUE(readable(alarm, a_minute));
+  alarm.set(std::nullopt);
+  EXPECT_FALSE(readable(alarm, 0)) << "no time";
+  alarm.set(clock::time_point::min());
+  EXPECT_TRUE(readable(alarm, a_minute)) << "before the clock's first time";
+  alarm.set(clock::time_point::max());
+  EXPECT_FALSE(readable(alarm, 0)) << "never";
+  alarm.set(clock::now() + std::chrono::hours(1));
+  EXPECT_FALSE(readable(alarm, 0)) << "the expiry of an earlier time is discarded";
+  const auto due = clock::now() + std::chrono::milliseconds(2);
+  alarm.set(due);
+  EXPECT_TRUE(readable(alarm, a_minute));
+  EXPECT_GE(clock::now(), due);
+}
+
+/// A program that has closed its standard input gets that number for the next descriptor.
+TEST(a_descriptor, may_have_the_number_zero) {
+  const int input = ::dup(0);
+  ::close(0);
+  {
+    std::optional<alarm_fd> alarm;
+    EXPECT_TRUE(detail::is_computing(::gettid())) << "reads a file of the kernel's";
+    EXPECT_NO_THROW(alarm.emplace());
+    EXPECT_EQ(alarm->fd(), 0);
+    alarm->set(clock::now());
+    EXPECT_TRUE(readable(*alarm, 60'000));
+  }
+  if (input >= 0) {
+    ::dup2(input, 0);
+    ::close(input);
+  }
+}
+
+TEST(pages, that_the_system_does_not_have_are_refused) {
+  EXPECT_EQ(detail::system_pages().map(std::size_t{1} << 60, 4096), nullptr);
+  EXPECT_EQ(detail::system_pages().map(std::size_t{1} << 60, std::size_t{1} << 21), nullptr);
 }
 
 TEST(a_thread, has_a_number_of_its_own_and_returns_it) {

@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <support/blockers.h>
+#include <support/engines.h>
 #include <support/json_reader.h>
 #include <support/patience.h>
 #include <verge/chan.h>
@@ -91,6 +93,13 @@ void expect_pairs(const json& all) {
   for (const auto& [id, n] : open) EXPECT_EQ(n, 0) << id;
 }
 
+/// Whether no processor runs anything: a turn that has not ended yet is not in a recording.
+bool is_idle(verge::runtime& rt) {
+  std::ostringstream out;
+  verge::write_dump(out, rt);
+  return out.str().find(": runs") == std::string::npos;
+}
+
 TEST(trace, has_callbacks_tasks_and_timers) {
   verge::runtime rt({.processors = 2});
   verge::trace recording(rt);
@@ -106,9 +115,8 @@ TEST(trace, has_callbacks_tasks_and_timers) {
     co_await verge::sleep(2ms);
   });
   ASSERT_TRUE(verge::test::eventually([&] { return fired == 1; }));
-  // What runs when it ends is not in it: so the callback has ended.
   t = verge::timer();
-  rt.run([] {});
+  ASSERT_TRUE(verge::test::eventually([&] { return is_idle(rt); }));
   recording.stop();
   const json all = written(recording);
   expect_schema(all);
@@ -131,6 +139,35 @@ TEST(trace, has_callbacks_tasks_and_timers) {
   EXPECT_TRUE(has("e", "has_callbacks_tasks_and_timers", "stopped"));
   EXPECT_TRUE(has("n", "has_callbacks_tasks_and_timers", "reset"));
   EXPECT_TRUE(has("e", "has_callbacks_tasks_and_timers", "pending at the end"));
+}
+
+class traced_engine : public testing::TestWithParam<verge::test::engine_traits> {};
+INSTANTIATE_TEST_SUITE_P(engines, traced_engine, testing::ValuesIn(verge::test::engines),
+                         [](const auto& i) { return i.param.name; });
+
+TEST_P(traced_engine, says_when_timers_start_and_fire) {
+  verge::runtime rt({.processors = 2, .engine = GetParam().engine});
+  verge::trace recording(rt);
+  std::atomic<int> fired = 0;
+  constexpr int n = 10;
+  for (int i = 0; i < n; ++i) {
+    verge::after_func(rt, 1ms * i, [&] { ++fired; }, {.label = "one"}).detach();
+  }
+  ASSERT_TRUE(verge::test::eventually([&] { return fired == n; }));
+  recording.stop();
+  const json all = written(recording);
+  expect_schema(all);
+  expect_pairs(all);
+  int instants = 0;
+  for (const json& e : events(all, "i")) {
+    if (e["name"].text != "fire: one") continue;
+    ++instants;
+    EXPECT_GE(e["args"]["late_us"].number, 0);
+  }
+  EXPECT_EQ(instants, n);
+  int ends = 0;
+  for (const json& e : events(all, "e")) ends += e["args"]["how"].text == "fired" ? 1 : 0;
+  EXPECT_EQ(ends, n);
 }
 
 TEST(trace, slices_do_not_overlap_where_tasks_block) {
@@ -165,6 +202,42 @@ TEST(trace, says_what_it_has_lost) {
   const json all = written(recording);
   EXPECT_EQ(all["otherData"]["lost"].number, static_cast<double>(recording.lost()));
   expect_schema(all);
+}
+
+/// A program that is stuck is traced to see what it does: also that it needs spare processors.
+TEST(trace, has_what_runs_on_spare_processors) {
+  verge::runtime rt({.processors = 1});
+  verge::test::blockers stuck;
+  // On a loaded machine a spare one may have come for the first already.
+  constexpr int some = 4;
+  for (int i = 0; i < some; ++i) rt.spawn(stuck.block()).detach();
+  ASSERT_TRUE(verge::test::eventually([&] { return stuck.count() == some; }));
+  verge::trace recording(rt);
+  rt.run([]() -> verge::task<> {
+    verge::label_task("elsewhere");
+    // What runs when the recording ends is not in it: so not only one turn.
+    for (int i = 0; i < 5; ++i) co_await verge::sleep(1ms);
+  });
+  std::atomic<bool> fired = false;
+  auto t = verge::after_func(rt, 1ms, [&] { fired = true; }, {.label = "late"});
+  ASSERT_TRUE(verge::test::eventually([&] { return fired.load(); }));
+  recording.stop();
+  stuck.release();
+  const json all = written(recording);
+  expect_schema(all);
+  expect_nesting(all);
+  expect_pairs(all);
+  std::set<double> spares;
+  for (const json& e : events(all, "M")) {
+    if (e["args"]["name"].text.starts_with("spare processor")) spares.insert(e["tid"].number);
+  }
+  const auto slices = events(all, "X");
+  EXPECT_TRUE(std::any_of(slices.begin(), slices.end(), [&](const json& e) {
+    return e["name"].text == "elsewhere" && spares.contains(e["tid"].number);
+  }));
+  const auto instants = events(all, "i");
+  EXPECT_TRUE(std::any_of(instants.begin(), instants.end(),
+                          [](const json& e) { return e["name"].text == "fire: late"; }));
 }
 
 TEST(trace, one_at_a_time_and_written_after_its_end) {

@@ -8,6 +8,7 @@
 #include <support/as_default.h>
 #include <support/engines.h>
 #include <support/patience.h>
+#include <support/processor_time.h>
 #include <verge/runtime.h>
 #include <verge/simulation.h>
 #include <verge/task.h>
@@ -217,6 +218,17 @@ TEST(timing_wheel_engine, wakes_for_buckets_that_are_due_and_for_no_empty_tick) 
   soon.join();
   EXPECT_GE(sim.jumps() - before, 2U);
   EXPECT_LE(sim.jumps() - before, 3U) << "two buckets, and one level to cross";
+}
+
+/// A busy machine makes the wait longer, and a thread that waits does not take more of it.
+TEST(a_runtime_with_one_timer, takes_hardly_any_processor_time_until_it_is_due) {
+  for (const engine_traits& e : engines) {
+    runtime rt{{.processors = 2, .engine = e.engine}};
+    after(rt, 1ms).recv();  // all threads are there
+    const auto before = processor_time();
+    after(rt, 300ms).recv();
+    EXPECT_LT(processor_time() - before, 150ms) << e.name;
+  }
 }
 
 /// A host for one queue in real time.

@@ -318,6 +318,19 @@ TEST(timing_wheel, returns_the_timers_of_one_tick_in_the_order_of_their_start) {
   for (auto& t : timers) ASSERT_EQ(pop(w, 5 * s), &t);
 }
 
+TEST(timing_wheel, fires_what_is_past_though_a_later_timer_has_its_bucket) {
+  timing_wheel w({.tick = ms, .size = 20});
+  timing_wheel::hook later;
+  timing_wheel::hook past;
+  w.insert(later, 105 * ms, 0, at(100 * ms));
+  EXPECT_EQ(w.pop_due(100 * ms).timer, nullptr);
+  w.insert(past, 85 * ms, 0, at(100 * ms));  // a turn of the lowest wheel earlier
+  EXPECT_EQ(w.pop_due(101 * ms).timer, &past);
+  EXPECT_EQ(w.pop_due(101 * ms).timer, nullptr);
+  EXPECT_EQ(w.pop_due(107 * ms).timer, &later);
+  EXPECT_EQ(w.verify(), "");
+}
+
 TEST(timing_wheel, remembers_which_timers_are_periodic) {
   timing_wheel w({.tick = ms, .size = 20});
   timing_wheel::hook once;

@@ -15,36 +15,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plain_hooks.h"
+
 // NOLINTBEGIN: the names and types are the compiler's.
-#define BY __builtin_return_address(0)
 
 extern "C" {
 
-void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
-void __tsan_vptr_update(void** p, void*) { on_write(p, 8, BY); }
-void __tsan_vptr_read(void** p) { on_read(p, 8, BY); }
-void __tsan_read_range(void* p, std::size_t n) { on_read(p, n, BY); }
-void __tsan_write_range(void* p, std::size_t n) { on_write(p, n, BY); }
 void __tsan_atomic_thread_fence(int) {
   on_change(nullptr, 0, BY);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
-void __tsan_atomic_signal_fence(int) {}
-
-#define PLAIN(n)                                                  \
-  void __tsan_read##n(void* p) { on_read(p, n, BY); }             \
-  void __tsan_write##n(void* p) { on_write(p, n, BY); }           \
-  void __tsan_unaligned_read##n(void* p) { on_read(p, n, BY); }   \
-  void __tsan_unaligned_write##n(void* p) { on_write(p, n, BY); } \
-  void __tsan_volatile_read##n(void* p) { on_read(p, n, BY); }    \
-  void __tsan_volatile_write##n(void* p) { on_write(p, n, BY); }
-PLAIN(1)
-PLAIN(2)
-PLAIN(4)
-PLAIN(8)
-PLAIN(16)
 
 // A compare-and-swap that fails fetches the line to write it, too.
 #define ATOMIC(bits, type)                                                                         \

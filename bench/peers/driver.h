@@ -240,6 +240,12 @@ class driver {
     return result;
   }
 
+  static void refuse_if_early(std::uint64_t before) {
+    if (fired.total() != before) {
+      throw std::runtime_error("starting the timers took so long that some have fired already");
+    }
+  }
+
   /// The timers are set for one second that begins when all are started; during that second the
   /// process is stopped.
   answer fire() const {
@@ -254,9 +260,7 @@ class driver {
         h = a.start(first + l.random.within(second) - now(), nullptr);
       }
     });
-    if (fired.total() != until - n) {
-      throw std::runtime_error("starting the timers took so long that some have fired already");
-    }
+    refuse_if_early(until - n);
     const std::int64_t begin = processor_time();
     stand_still(first + second + 5 * millisecond - now());
     while (fired.total() < until) {
@@ -271,6 +275,17 @@ class driver {
         static_cast<double>(processor_time() - begin) / static_cast<double>(n);
     a.enter([&] { l.clear(); });
     return result;
+  }
+
+  /// Until so many have fired.
+  static void wait_for(Adapter& a, std::uint64_t until) {
+    while (fired.total() < until) {
+      if constexpr (Adapter::has_loop) {
+        a.wait();
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+    }
   }
 
   /// So many timers a second, due one by one. The processor time of all from the first to the last.
@@ -291,18 +306,10 @@ class driver {
         l.timers[i] = a.start(due - now(), nullptr);
       }
     });
-    if (fired.total() != until - n) {
-      throw std::runtime_error("starting the timers took so long that some have fired already");
-    }
+    refuse_if_early(until - n);
     std::this_thread::sleep_for(std::chrono::nanoseconds(first - millisecond - now()));
     const std::int64_t begin = processor_time();
-    while (fired.total() < until) {
-      if constexpr (Adapter::has_loop) {
-        a.wait();
-      } else {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      }
-    }
+    wait_for(a, until);
     answer result;
     result.metrics["ns_per_op"] =
         static_cast<double>(processor_time() - begin) / static_cast<double>(n);
@@ -360,13 +367,7 @@ class driver {
         l.timers[i] = a.start(at.due - now(), &at);
       }
     });
-    while (fired.total() < until) {
-      if constexpr (Adapter::has_loop) {
-        a.wait();
-      } else {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      }
-    }
+    wait_for(a, until);
     a.enter([&] {
       l.clear();
       live.clear();

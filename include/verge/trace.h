@@ -16,9 +16,9 @@
 ///   std::ofstream file("trace.json");
 ///   recording.write(file);
 ///
-/// There is a track for each processor, on which callbacks, turns of tasks and the times at which
-/// the processor was idle are slices; every timer that was started is a slice from there until it
-/// fires or is stopped.
+/// There is a track for each processor, and for each spare one that ran something while the others
+/// were stuck: callbacks, turns of tasks and the times at which the processor was idle are slices
+/// on it. Every timer that was started is a slice from there until it fires or is stopped.
 ///
 /// Events are recorded into rings of a fixed size. If there are more, the oldest are lost, and the
 /// recording says how many. While it lasts an operation on a timer takes longer, as it is

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Static probes (USDT), for bpftrace, perf and SystemTap, if <sys/sdt.h> was there when the
-/// library was built (Debian's systemtap-sdt-dev). Each is a nop, and a note in the file that says
+/// Static probes (USDT), for bpftrace, perf and SystemTap, if <sys/sdt.h> was there when the build
+/// was configured (Debian's systemtap-sdt-dev). Each is a nop, and a note in the file that says
 /// where it is and where its arguments are; nothing is computed for one. tools/bpftrace/ has a
 /// script.
 ///
@@ -13,7 +13,7 @@
 ///   verge:wake    now, in ns
 ///   verge:steal   number of the thief, number of the processor that timers or tasks are taken from
 ///   verge:stall   thread, for how long, in ns
-#if __has_include(<sys/sdt.h>) && !defined(VERGE_NO_PROBES)
+#if defined(VERGE_PROBES)
 #include <sys/sdt.h>
 #define VERGE_PROBE1(name, a) STAP_PROBE1(verge, name, a)
 #define VERGE_PROBE2(name, a, b) STAP_PROBE2(verge, name, a, b)

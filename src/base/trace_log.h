@@ -13,7 +13,7 @@
 ///
 /// Ground rules
 ///  - A processor's ring is written by the worker that holds the processor, the ring of operations
-///    by any thread, which takes the next place by fetch_add.
+///    by any thread, which takes the next place by fetch_add; turns on spare processors are there.
 ///  - A place is written between two stores of its number: 0, and then, with release, the number of
 ///    the event. A reader takes what lies between two equal numbers. Should a thread be so late
 ///    that another writes to the same place, the event may be a mixture of two; all the pointers in
@@ -28,7 +28,7 @@ struct trace_event {
   std::int64_t time{0};   ///< when it began, or happened
   std::int64_t value{0};  ///< how long it took, or when the timer is due
   kind what{kind::idle};
-  const void* id{nullptr};  ///< of a timer
+  const void* id{nullptr};  ///< of a timer, or of a spare processor
   const char* label{nullptr};
   const char* written{nullptr};
   const void* code{nullptr};

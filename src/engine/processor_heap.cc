@@ -30,9 +30,9 @@ void processor_heap::policy::wake_net_poller(basic_timers<policy>& ts, std::int6
   if (when <= detail::next_when(ts) || host.sleeps_past(when)) host.wake_net_poller(when);
 }
 
-void processor_heap::policy::fired(basic_timers<policy>& ts, std::int64_t when,
+void processor_heap::policy::fired(basic_timers<policy>& ts, machine_timer& t,
                                    std::int64_t now) noexcept {
-  static_cast<timers&>(ts).engine.host_.timer_fired(when, now);
+  static_cast<timers&>(ts).engine.host_.fires(static_cast<node&>(t), t.when, now);
 }
 
 void processor_heap::policy::acquire(machine_timer& t) noexcept {

@@ -51,7 +51,7 @@ class processor_heap final : public timer_engine {
     using lock = short_lock;
     static void yield() noexcept;
     static void wake_net_poller(basic_timers<policy>& ts, std::int64_t when) noexcept;
-    static void fired(basic_timers<policy>& ts, std::int64_t when, std::int64_t now) noexcept;
+    static void fired(basic_timers<policy>& ts, basic_timer<policy>& t, std::int64_t now) noexcept;
     static void fire(basic_timer<policy>& t, std::int64_t now) noexcept;
     static void acquire(basic_timer<policy>& t) noexcept;
     static void acquire_new(basic_timers<policy>& ts, basic_timer<policy>& t) noexcept;

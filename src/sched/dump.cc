@@ -113,6 +113,9 @@ void write_dump(std::ostream& out, runtime& rt, dump_options options) {
 void label_task(const char* label) noexcept {
   if (detail::job* const j = detail::current_job()) {
     j->label.store(label, std::memory_order_relaxed);
+    if (detail::worker* const w = detail::this_thread.as_worker; w != nullptr && w->notes) {
+      w->ran.label = label;
+    }
   }
 }
 

@@ -191,6 +191,9 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   // turns.cc
   std::int64_t run_measured(worker& w, runnable& r, std::uint64_t stands_for) noexcept;
   void record_turn(worker& w) noexcept;
+  void trace_on(const processor& p, trace_event e) noexcept;
+  void trace_spares() noexcept;
+  void set_traced_locked(processor& spare) noexcept;
 
   // schedule.cc
   runnable* find_runnable(worker& w) noexcept;
@@ -291,6 +294,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   runnable* look_as_spare(processor& p) noexcept;
   runnable* take_as_spare(const processor& p) noexcept;
   runnable* rescue(processor& p) noexcept;
+  processor* take_spare_locked() noexcept;
   bool bring_up_spare(stuckness how, std::int64_t now) noexcept;
   bool others_came_back(const processor& spare) const noexcept;
   static bool is_spare(const processor& p) noexcept { return processor_set::is_spare(p); }

@@ -48,6 +48,12 @@ runnable* live_scheduler::take_as_spare(const processor& p) noexcept {
   return p.begins_tasks || !global_.only_new_tasks_locked() ? global_.pop_locked() : nullptr;
 }
 
+processor* live_scheduler::take_spare_locked() noexcept {
+  processor* const p = spares_.take_locked(all_);
+  if (p != nullptr) set_traced_locked(*p);
+  return p;
+}
+
 /// Takes what waits behind a task that another processor is stuck in: callbacks that have fired and
 /// tasks that were suspended. New tasks are put on the global queue.
 runnable* live_scheduler::rescue(processor& p) noexcept {
@@ -82,7 +88,7 @@ bool live_scheduler::bring_up_spare(stuckness how, std::int64_t now) noexcept {
   {
     std::lock_guard held(lock_);
     if (stopping_.load(std::memory_order_relaxed) || spares_.limit_locked() == 0) return false;
-    p = spares_.take_locked(all_);
+    p = take_spare_locked();
     if (p != nullptr && how == stuckness::all) spares_.let_begin_tasks_locked(*p);
   }
   const unsigned in_use = processors() + all_.spares_made();

@@ -86,6 +86,9 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   // Not if it is never due: that is the end of time.
   const bool comes = next != 0 && next < INT64_MAX - wake_poller_after;
   look_by_ = comes ? std::max(next + wake_poller_after, now + monitor::watchful_sleep) : 0;
+  // The worker that came from the poller has stayed with what it found there.
+  const bool poller_is_left =
+      poller_.has_sources() && none_polls && poll_.last_look() + poll_interval < now;
 
   const bool wanted =
       // Something is ready: a task that handed over has not suspended.
@@ -94,7 +97,9 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
       (next != 0 && next < now + monitor::longest_sleep && none_polls) ||
       // A timer is overdue, and the worker that sleeps until then has not come for it. It may have
       // been woken, and have no core.
-      (next != 0 && next < now - replace_poller_after);
+      (next != 0 && next < now - replace_poller_after) ||
+      // A worker that finds nothing to run goes to sleep there.
+      poller_is_left;
   if (!idle || !wanted) {
     spinning_since_ = 0;
   } else if (idle_.spinning() == 0) {
@@ -109,8 +114,10 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
     look_by_ = now + monitor::called_sleep;
   }
 
-  // A timer is overdue, and the poll sleeps past it.
-  if (next != 0 && next < now - wake_poller_after && !none_polls && !poll_.ends_by(next) &&
+  // A timer is overdue, and the poll sleeps on: not only for a moment, as one does that leaves the
+  // timer to another worker; nor since it has fired, which may be while this thread had no core.
+  if (next != 0 && next < now - wake_poller_after && !none_polls &&
+      !poll_.ends_by(now + wake_poller_after) && time_sleep_until().when == next &&
       poller_.rescue_poll()) {
     poll_rescues_.add();
     mended = true;
@@ -138,8 +145,8 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   const stuckness queue = look_at_global_queue(now, idle || came_round);
   if (queue != stuckness::none) mended = bring_up_spare(queue, now) || mended;
 
-  // No worker has looked at the poller for long: all are busy.
-  if (poller_.has_sources() && none_polls && poll_.last_look() + poll_interval < now) {
+  // No worker has looked there for long: all are busy, or the one that is woken is not there yet.
+  if (poller_is_left) {
     ready_list found = poller_.poll(0);
     poll_.looked(now);
     mended = mended || !found.empty();

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <stdexcept>
@@ -115,6 +116,24 @@ void write_processor(chrome_json& to, unsigned track, const std::vector<trace_ev
   }
 }
 
+/// Turns on spare processors and what no numbered one has fired: among the operations on timers.
+void write_spares(chrome_json& to, unsigned first_track, const std::vector<trace_event>& all) {
+  std::map<const void*, std::vector<trace_event>> spares;
+  for (const trace_event& e : all) {
+    if (e.what == trace_event::kind::fire) {
+      to.instant(0, e, "fire: " + name_of(e));
+    } else if (e.what <= trace_event::kind::idle) {
+      spares[e.id].push_back(e);
+    }
+  }
+  unsigned n = 0;
+  for (const auto& [spare, events] : spares) {
+    to.thread_name(first_track + n, "spare processor " + std::to_string(n));
+    write_processor(to, first_track + n, events);
+    ++n;
+  }
+}
+
 /// Every timer that was started, until it fires or is stopped, or until the end.
 void write_timers(chrome_json& to, const trace_recording& r) {
   std::vector<trace_event> all = r.operations.events;
@@ -138,7 +157,7 @@ void write_timers(chrome_json& to, const trace_recording& r) {
       open.insert_or_assign(e.id, e);
     } else if (e.what == trace_event::kind::reset) {
       if (open.contains(e.id)) to.timer('n', e, e.time, name_of(open.at(e.id)), "reset");
-    } else {
+    } else if (e.what == trace_event::kind::stop || e.what == trace_event::kind::fire) {
       close(e.id, e.time, e.what == trace_event::kind::stop ? "stopped" : "fired");
     }
   }
@@ -192,6 +211,7 @@ void trace::write(std::ostream& out) const {
     to.thread_name(p + 1, "processor " + std::to_string(p));
     detail::write_processor(to, p + 1, r.processors[p].events);
   }
+  detail::write_spares(to, static_cast<unsigned>(r.processors.size()) + 1, r.operations.events);
   detail::write_timers(to, r);
   out << "\n]}\n";
 }

@@ -16,12 +16,12 @@ namespace verge::detail {
 std::int64_t live_scheduler::run_measured(worker& w, runnable& r,
                                           std::uint64_t stands_for) noexcept {
   processor& p = *w.held;
-  if (trace_ring* const ring = p.traced.load(std::memory_order_acquire); ring != nullptr) {
+  if (p.traced.load(std::memory_order_relaxed) != nullptr) {
     // A processor that was idle before the trace began has been idle from then on.
     if (p.idle_since != 0 && p.held_since > p.idle_since) {
-      ring->add({.time = p.idle_since,
-                 .value = p.held_since - p.idle_since,
-                 .what = trace_event::kind::idle});
+      trace_on(p, {.time = p.idle_since,
+                   .value = p.held_since - p.idle_since,
+                   .what = trace_event::kind::idle});
     }
     stands_for = 1;
   }
@@ -51,8 +51,17 @@ void live_scheduler::record_turn(worker& w) noexcept {
   if (w.ran.time == 0) return;
   w.ran.value = cheap_now() - w.ran.time;
   w.held->samples.add(w.ran);
-  if (trace_ring* const ring = w.held->traced.load(std::memory_order_acquire)) ring->add(w.ran);
+  trace_on(*w.held, w.ran);
   w.ran.time = 0;
+}
+
+/// Called by the holder of p. Spare processors share the ring of operations on timers.
+void live_scheduler::trace_on(const processor& p, trace_event e) noexcept {
+  trace_ring* const ring = p.traced.load(std::memory_order_acquire);
+  if (ring == nullptr) return;
+  if (!is_spare(p)) return ring->add(e);
+  if (e.what != trace_event::kind::fire) e.id = &p;
+  ring->add_shared(e);
 }
 
 void live_scheduler::trace_fired(const timer_node& t, std::int64_t when) noexcept {
@@ -62,13 +71,22 @@ void live_scheduler::trace_fired(const timer_node& t, std::int64_t when) noexcep
                       .id = &t,
                       .label = label_of(t),
                       .written = written_of(t)};
-  worker* const w = worker_with_processor();
-  trace_ring* const ring = w != nullptr ? w->held->traced.load(std::memory_order_acquire) : nullptr;
-  if (ring != nullptr) {
-    ring->add(e);
+  if (const worker* const w = worker_with_processor()) {
+    trace_on(*w->held, e);
   } else if (traced_.load(std::memory_order_acquire)) {
     operations_->add_shared(e);
   }
+}
+
+/// One that is taken later sees to it itself (take_spare_locked).
+void live_scheduler::trace_spares() noexcept {
+  std::lock_guard held(lock_);
+  for (unsigned i = 0; i < all_.spares_made(); ++i) set_traced_locked(all_.spare(i));
+}
+
+void live_scheduler::set_traced_locked(processor& spare) noexcept {
+  const bool traced = traced_.load(std::memory_order_acquire);
+  spare.traced.store(traced ? operations_.get() : nullptr, std::memory_order_release);
 }
 
 void live_scheduler::begin_trace(std::size_t size) {
@@ -86,6 +104,7 @@ void live_scheduler::begin_trace(std::size_t size) {
     all_[i].traced.store(all_[i].ring.get(), std::memory_order_release);
   }
   traced_.store(true, std::memory_order_release);
+  trace_spares();
   trace_firings(true);
   timers_->trace_to(operations_.get());
 }
@@ -99,6 +118,7 @@ void live_scheduler::end_trace(const std::function<void(unsigned, const trace_ri
   for (unsigned i = 0; i < all_.made(); ++i) {
     all_[i].traced.store(nullptr, std::memory_order_relaxed);
   }
+  trace_spares();
   for (unsigned i = 0; i < all_.made(); ++i) {
     if (all_[i].ring != nullptr) of_processor(i, *all_[i].ring);
   }

@@ -24,7 +24,7 @@ processor* live_scheduler::take_idle_or_spare(unsigned preferred) noexcept {
   const taking_lock held(*this);
   if (idle_.contains_locked(preferred)) return take_idle_locked(all_[preferred]);
   if (processor* p = take_idle_locked()) return p;
-  return spares_.all_stuck() ? spares_.take_locked(all_) : nullptr;
+  return spares_.all_stuck() ? take_spare_locked() : nullptr;
 }
 
 processor* live_scheduler::take_idle_locked(processor& p) noexcept {

@@ -1,15 +1,13 @@
 // The inspector's page in a real browser: what it shows, wide and narrow, light and dark.
-// usage: node page.js CHROMIUM URL [PICTURES]
+// usage: node page.js CHROMIUM URL SCRATCH [PICTURES]
 'use strict';
 const assert = require('assert');
 const path = require('path');
-const puppeteer = require('puppeteer-core');
+const { run, test } = require('./page_tests.js');
 
-const [chromium, url, pictures] = process.argv.slice(2);
-const tests = [];
-const test = (name, body) => tests.push([name, body]);
+const [chromium, url, scratch, pictures] = process.argv.slice(2);
 let page;
-const elsewhere = [], errors = [];
+const elsewhere = [];
 
 const until = (f, ...args) => page.waitForFunction(f, { timeout: 120000, polling: 100 }, ...args);
 const label = id => page.$eval('#' + id, e => e.getAttribute('aria-label'));
@@ -70,34 +68,19 @@ async function take(name, width, height, scheme) {
   await page.screenshot({ path: path.join(pictures, name + '.png'), fullPage: width < 600 });
 }
 
-(async () => {
-  const browser = await puppeteer.launch({ executablePath: chromium, headless: true, args: ['--no-sandbox', '--disable-gpu'] });
-  page = await browser.newPage();
-  page.on('request', r => { if (!r.url().startsWith(url) && !r.url().startsWith('data:')) elsewhere.push(r.url()); });
-  page.on('pageerror', e => errors.push(String(e)));
-  page.on('console', m => { if (m.type() === 'error' && !m.text().includes('ERR_INTERNET_DISCONNECTED')) errors.push(m.text()); });
-  await page.setViewport({ width: 1280, height: 1100 });
-  await page.goto(url);
-  let failed = 0;
-  for (const [name, body] of tests) {
-    try {
-      await body();
-      console.log('ok      ' + name);
-    } catch (e) {
-      ++failed;
-      console.log('FAILED  ' + name + ': ' + e.message);
+run({
+  chromium, scratch,
+  begin: async opened => {
+    page = opened;
+    page.on('request', r => { if (!r.url().startsWith(url) && !r.url().startsWith('data:')) elsewhere.push(r.url()); });
+    await page.setViewport({ width: 1280, height: 1100 });
+    await page.goto(url);
+  },
+  finish: async () => {
+    if (!pictures) return;
+    for (const scheme of ['light', 'dark']) {
+      await take('wide-' + scheme, 1280, 1100, scheme);
+      await take('narrow-' + scheme, 400, 900, scheme);
     }
-  }
-  if (errors.length) {
-    ++failed;
-    console.log('FAILED  the page has errors: ' + errors.join('; '));
-  }
-  if (pictures) {
-    await take('wide-light', 1280, 1100, 'light');
-    await take('wide-dark', 1280, 1100, 'dark');
-    await take('narrow-light', 400, 900, 'light');
-    await take('narrow-dark', 400, 900, 'dark');
-  }
-  await browser.close();
-  process.exit(failed ? 1 : 0);
-})();
+  },
+}).then(failed => process.exit(failed ? 1 : 0), e => { console.error(e); process.exit(1); });

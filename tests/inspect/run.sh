@@ -28,6 +28,6 @@ for python in python3 /usr/bin/python3; do
   break
 done
 
-cp "$here/package.json" "$here/page.js" "$scratch"
+cp "$here/package.json" "$here/page.js" "$here/../support/page_tests.js" "$scratch"
 (cd "$scratch" && npm install --no-audit --no-fund --loglevel=error >/dev/null)
-node "$scratch/page.js" "$1" "$url/" "${@:3}"
+node "$scratch/page.js" "$1" "$url/" "$scratch/browser" "${@:3}"

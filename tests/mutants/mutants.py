@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
 """Faults put into a copy of the library, one at a time: which of them do the tests find?
 
-  tests/mutants/mutants.py [--sample N|all] [--seed N] [--part NAME] [--jobs N] [--again] [--list]
+  tests/mutants/mutants.py [--sample N|all] [--seed N] [--part NAME,NAME] [--jobs N] [--open] [--list]
 
 The sources of src/ and include/verge/detail/ are copied to build/mutants/tree, and each place that
 can be wrong in a small way becomes a switch: `a < b` can be `a <= b`, a condition always true or
 false, a number one larger, a call left out. There is one build, and the environment chooses the
-fault (VERGE_MUTANT=17). A run of each test without a fault tells which switches it comes by; a
-fault is tried with those tests only, the shortest first, until one fails or does not end in time.
+fault (VERGE_MUTANT=17). Some of the tests are built with the address sanitizer as well. A run of
+each test without a fault tells which switches it comes by; a fault is tried with those tests only,
+the shortest first, until one fails or does not end in time.
 
 The sample takes at least so many of each part (a folder of src/, or detail) that its share means
 something. What was tried is kept in build/mutants/tried.json: --again tries only what was not
-caught.
+caught. What was not caught and has no verdict is kept in open.json beside this file, by the text of
+its line: --open tries those, and each run strikes out what it has found caught.
+
+Some lines are left as they are, by the rules SKIPPED below: what only prints, counts for a probe or
+ends a process that is already broken, and hints to the processor or the system, which change
+nothing but time.
 
 Memory orders are not among the faults: on this processor no run can show them. They are the
 business of tests/orders.
@@ -37,20 +43,27 @@ TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test whee
   metrics_test under_test call_order_test fork_test log_test cpu_limits_test runtime_thread_test
   empty_handle_test small_parts_test slow_end_test net_waiting_test withdrawn_test simulated_clock_test
   shared_queue_test slab_threads_test state_machine_bad_test call_explorer_test hybrid_explorer_test
-  orders_test conformance_test""".split()
+  context_explorer_test context_race_test failures_test scheduler_test dump_test stall_test trace_test
+  inspect_test orders_test conformance_test""".split()
 # Of the library, what orders_test has compiled for its hooks (tests/CMakeLists.txt).
 TRACED = """base/fence base/short_lock chan/chan chan/select engine/clockwork engine/dead_nodes engine/hybrid
   engine/make_engine memory/slab_pool memory/slab_trim net/poller node/node_store sched/scheduling
   timer/callback timer/handle""".split()
+# Those that are built with the address sanitizer as well, which finds what is leaked or used after its end.
+SANITIZED = """context_test context_callback_test time_test runtime_end_test processor_heap_test fd_test
+  channel_end_test""".split()
+# Of these only some are run: the others take minutes.
+FILTERS = {"context_explorer_test": "*of_every_pair*",
+           "context_race_test": "*one_tree*:*destruction*"}
 LEAST_OF_A_PART = 24
-SLOW = 20  # seconds
+SLOW = 20  # seconds of a processor
 
 HEADER = r"""
 #pragma once
 #include <type_traits>
 #include <utility>
 extern "C" int verge_mutant_active;
-extern "C" unsigned char verge_mutant_reached[];
+extern "C" unsigned char* verge_mutant_reached;
 namespace verge_mutants {
 [[gnu::no_sanitize("thread")]] constexpr bool on(int n) noexcept {
   if (std::is_constant_evaluated()) return false;
@@ -98,19 +111,24 @@ VERGE_SWITCH(sub, -, +)
 """
 
 SUPPORT = r"""
+#include <sys/mman.h>
 #include <cstdio>
 #include <cstdlib>
 extern "C" {
 int verge_mutant_active = -1;
-unsigned char verge_mutant_reached[%d];
+unsigned char verge_mutant_before[%(size)d];
+unsigned char* verge_mutant_reached = verge_mutant_before;
 [[gnu::constructor(101)]] void verge_mutant_begin() {
   if (const char* n = std::getenv("VERGE_MUTANT")) verge_mutant_active = std::atoi(n);
+  // Shared with the processes that a test forks, most of which end without a destructor.
+  void* const all = mmap(nullptr, %(size)d, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (all != MAP_FAILED) verge_mutant_reached = static_cast<unsigned char*>(all);
 }
 [[gnu::destructor(101)]] void verge_mutant_end() {
   const char* path = std::getenv("VERGE_MUTANT_COVERAGE");
   if (path == nullptr) return;
   if (std::FILE* f = std::fopen(path, "a")) {
-    for (unsigned i = 0; i < sizeof verge_mutant_reached; ++i) {
+    for (unsigned i = 0; i < %(size)d; ++i) {
       if (verge_mutant_reached[i] != 0) std::fprintf(f, "%%u\n", i);
     }
     std::fclose(f);
@@ -125,15 +143,24 @@ NOT_HERE = re.compile(r'^\s*(#|//|///|template|requires|using|typedef|friend|sta
                       r'namespace|public:|private:|protected:|struct |class |enum |union |\* |/\*)')
 CONSTANT = re.compile(r'\b(constexpr|constinit|static const|static_assert|alignas|operator|requires|'
                       r'decltype|sizeof|__extension__|mutated|Mutation|asm|__builtin_\w+)\b')
+# Pure virtual functions, attributes; assertions and the ends of broken processes; messages, probes;
+# hints: prefetching, pauses, huge pages; and what only a sanitizer has.
+SKIPPED = re.compile(r'\) (const )?(noexcept )?= (0|default);$|^\s*\[\[gnu::\w+\(|'
+                     r'\bassert\(|std::(abort|terminate)\(|abort_on_bad|va_(start|end)\(|'
+                     r'(^|[ :(])log\(|VERGE_PROBE|prefetch\w*\(|(^|[ :])pause\(\);|'
+                     r'shrink_to_fit|prefer_huge_pages\(|__[alt]san_')
 STATEMENT = re.compile(r'^(\s+)([a-z_][\w:.\[\]*]*(?:->[\w:.\[\]*]+|\([^()]*\)(?:\.|->)\w+)*\(.*\));$')
 # A number in an expression: an operand, an argument, or what is returned.
 NUMBER = re.compile(r'((?:[-+*/%<>=,] |\(|return ))(\d+U?)\b(?![\'.\w>])')
 
 
 def sources():
-    listed = subprocess.run(["git", "ls-files", "src", "include/verge/detail"], cwd=ROOT, text=True,
-                            capture_output=True, check=True).stdout.split()
-    return [p for p in listed if p.endswith((".h", ".cc")) and "asio" not in p and "random" not in p]
+    return [p for p in files_in("src", "include/verge/detail")
+            if p.endswith((".h", ".cc")) and "asio" not in p and "random" not in p]
+
+
+def files_in(*folders):
+    return sorted(str(p.relative_to(ROOT)) for f in folders for p in (ROOT / f).rglob("*") if p.is_file())
 
 
 def matching(text, at):
@@ -166,7 +193,7 @@ class Mutants:
 
     def mutate(self, path, number, line, before):
         code = line.split("//")[0].rstrip()
-        if NOT_HERE.match(line) or CONSTANT.search(code):
+        if NOT_HERE.match(line) or CONSTANT.search(code) or SKIPPED.search(code):
             return line
         if '"' in code or "'" in code or not code.strip() or code.rstrip().endswith("\\"):
             return line
@@ -207,18 +234,11 @@ class Mutants:
         return re.sub(r" (<=|>=|==|!=|<|>|\+|-) (?=[\w(*&!~:\[])", replace, code)
 
 
-def generate(excluded):
+def generate(excluded, only=None):
     mutants = Mutants(excluded)
     TREE.mkdir(parents=True, exist_ok=True)
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True,
-                            check=True).stdout.split("\n")
-    mutated = set(sources())
-    for path in filter(None, listed):
-        top = path.split("/")[0]
-        if top in ("docs", "clients", "examples", "abi", "bindings", "tools", "packaging"):
-            continue
-        if not (ROOT / path).is_file():
-            continue
+    mutated = set(sources() if only is None else only)
+    for path in files_in("src", "include", "tests", "bench"):
         target = TREE / path
         text = (ROOT / path).read_bytes()
         if path in mutated:
@@ -228,10 +248,9 @@ def generate(excluded):
                 if line.strip() and not line.strip().startswith("//"):
                     before = line.split("//")[0]
             text = "\n".join(lines).encode()
-        if path == "src/version.cc":
-            text += (SUPPORT % 100000).encode()
         write_if_changed(target, text, (ROOT / path).stat().st_mode)
     write_if_changed(WORK / "verge_mutants.h", HEADER.encode(), 0o644)
+    write_if_changed(WORK / "support.cc", (SUPPORT % {"size": 100000}).encode(), 0o644)
     return [m for m in mutants.all if not m["out"]]
 
 
@@ -244,12 +263,21 @@ def write_if_changed(path, text, mode):
 
 
 def excluded_lines():
-    file = pathlib.Path(__file__).with_name("excluded.json")
-    return set(json.loads(file.read_text())) if file.exists() else set()
+    return set(beside("excluded.json", []))
 
 
-FLAGS = ["-std=c++20", "-w", "-pthread", "-include", str(WORK / "verge_mutants.h"), f"-I{TREE}/src",
-         f"-I{TREE}/include", f"-I{TREE}/tests"]
+FLAGS = ["-std=c++20", "-w", "-pthread", f"-I{TREE}/src", f"-I{TREE}/include", f"-I{TREE}/tests"]
+# What tests include is compiled once; those that compute much are optimized.
+TEST_HEADERS = """#include "verge_mutants.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <verge/verge.h>
+#include <map>
+#include <random>
+#include <thread>
+"""
+COMPUTES = re.compile("explorer|conformance|wheel|heap|slab|queue|arithmetic|state_machine")
+LIBRARY = "half_0.o half_1.o half_2.o support.o"
 LIBRARIES = "-lgmock -lgtest -lgtest_main -ldl"
 
 
@@ -282,7 +310,7 @@ def orders_rules(compiler):
         objects.append(f"{name}.o")
         text += (f"build {name}.o: compile {WORK}/{name}.cc\n"
                  f"  more = -O1 -fsanitize=thread -DVERGE_COHERENCE\n")
-    return text + f"build tests/orders_test: link_orders {' '.join(objects)} half_0.o half_1.o half_2.o\n"
+    return text + f"build tests/orders_test: link_orders {' '.join(objects)} {LIBRARY}\n"
 
 
 def configure():
@@ -293,33 +321,59 @@ def configure():
               sorted(str(p.relative_to(TREE)) for p in (TREE / "src").rglob("*.cc")
                      if str(p.relative_to(TREE)) not in files)]
     compiler = os.environ.get("CXX", "g++")
-    text = f"""rule compile
-  command = {compiler} {' '.join(FLAGS)} $more -MD -MF $out.d -c $in -o $out
+    text = f"""before = {WORK}/verge_mutants.h
+rule compile
+  command = {compiler} {' '.join(FLAGS)} -include $before $more -MD -MF $out.d -c $in -o $out
   depfile = $out.d
   deps = gcc
 rule link
-  command = {compiler} -pthread $in {LIBRARIES} -o $out
+  command = {compiler} $more -pthread $in {LIBRARIES} -o $out
 """
     for n, piece in enumerate(pieces):
         unity = WORK / f"half_{n}.cc"
         write_if_changed(unity, "".join(f'#include "{TREE}/{p}"\n' for p in piece).encode(), 0o644)
         text += f"build half_{n}.o: compile {unity}\n  more = -O1\n"
     text += orders_rules(compiler)
+    for level in ("O0", "O1"):
+        write_if_changed(WORK / f"headers_{level}.h", TEST_HEADERS.encode(), 0o644)
+        text += (f"build {WORK}/headers_{level}.h.gch: compile {WORK}/headers_{level}.h\n"
+                 f"  more = -{level} -x c++-header\n")
     for test in TESTS:
-        if test == "orders_test":
+        if test == "orders_test" or "/" in test:
             continue
-        text += f"build {test}.o: compile {sources_of(test)}\n  more = -O1\n"
-        text += f"build tests/{test}: link {test}.o half_0.o half_1.o half_2.o\n"
+        level = "O1" if COMPUTES.search(test) else "O0"
+        text += (f"build {test}.o: compile {sources_of(test)} | {WORK}/headers_{level}.h.gch\n"
+                 f"  more = -{level}\n  before = {WORK}/headers_{level}.h\n")
+        text += f"build tests/{test}: link {test}.o {LIBRARY}\n"
+    # The header-only ones of the fixed sample need nothing of the library.
+    for test in fixed_sample():
+        text += f"build fixed_{test}.o: compile {sources_of(test)}\n  more = -O0\n"
+        text += f"build fixed/{test}: link fixed_{test}.o support.o\n"
+    asan_library = " ".join(f"asan_{o}" for o in LIBRARY.split())
+    asan = "-O1 -fsanitize=address -fno-omit-frame-pointer"
+    for name in (*(f"half_{n}" for n in range(len(pieces))), "support"):
+        text += f"build asan_{name}.o: compile {WORK}/{name}.cc\n  more = {asan}\n"
+    text += f"build support.o: compile {WORK}/support.cc\n  more = -O1\n"
+    for test in SANITIZED:
+        text += f"build asan_{test}.o: compile {sources_of(test)}\n  more = {asan}\n"
+        text += (f"build asan/{test}: link asan_{test}.o {asan_library}\n"
+                 f"  more = -fsanitize=address\n")
     write_if_changed(BUILD / "build.ninja", text.encode(), 0o644)
 
 
-def build(jobs):
-    """Builds, and leaves out the switches on lines that do not compile with them: excluded.json."""
+def path_of(test):
+    return BUILD / (test if "/" in test else f"tests/{test}")
+
+
+def build(jobs, only=None):
+    """Builds, and leaves out the switches on lines that do not compile with them: excluded.json. With
+    switches in all sources, or in those named, for which nothing is learned."""
     excluded = excluded_lines()
     for _ in range(40):
-        mutants = generate(excluded)
+        mutants = generate(excluded, only)
         configure()
-        done = subprocess.run(["ninja", "-C", BUILD, "-k", "0", f"-j{jobs}", *(f"tests/{t}" for t in TESTS)],
+        done = subprocess.run(["ninja", "-C", BUILD, "-k", "0", f"-j{jobs}",
+                               *(path_of(t).relative_to(BUILD) for t in TESTS)],
                               text=True, capture_output=True)
         if done.returncode == 0:
             return mutants
@@ -333,8 +387,11 @@ def build(jobs):
                 if 0 <= n < len(lines):
                     found.add(f"{path}: {lines[n].split('//')[0].strip()}")
         found -= excluded
-        if not found:
-            sys.exit("mutants: the build fails, and not because of a switch:\n" + done.stdout[-4000:])
+        if not found or only is not None:
+            sys.exit("mutants: the build fails" +
+                     (", and not because of a switch" if not found else
+                      "; if a new line does not take a switch, tests/mutants/mutants.py --build learns that") +
+                     ":\n" + (done.stdout + done.stderr)[-4000:])
         print(f"mutants: {len(found)} lines do not take a switch", flush=True)
         excluded |= found
         pathlib.Path(__file__).with_name("excluded.json").write_text(
@@ -342,10 +399,11 @@ def build(jobs):
     sys.exit("mutants: no end of lines that do not compile")
 
 
-def limits():
+def limits(sanitized):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
-    resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30))
+    if not sanitized:  # the sanitizer maps terabytes
+        resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30))
 
 
 def run(program, mutant=None, coverage=None, limit=300):
@@ -354,56 +412,72 @@ def run(program, mutant=None, coverage=None, limit=300):
         env["VERGE_MUTANT"] = str(mutant)
     if coverage:
         env["VERGE_MUTANT_COVERAGE"] = str(coverage)
-    begin = time.monotonic()
-    child = subprocess.Popen([program, "--gtest_brief=1", "--gtest_fail_fast"], env=env, cwd=WORK,
+    begin, spent = time.monotonic(), 0.0
+    arguments = ["--gtest_brief=1", "--gtest_fail_fast", f"--gtest_filter={FILTERS.get(program.name, '*')}"]
+    child = subprocess.Popen([program, *arguments], env=env, cwd=WORK,
                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits)
-    try:
-        code = child.wait(timeout=limit)
-    except subprocess.TimeoutExpired:
-        code = "no end"
+                             stderr=subprocess.DEVNULL, start_new_session=True,
+                             preexec_fn=lambda: limits(program.parent.name == "asan"))
+    # While all of it is stopped (SIGSTOP) no time passes.
+    code, waited, last = "no end", 0.0, begin
+    while waited < limit:
+        now = time.monotonic()
+        waited, last = waited + min(now - last, 1), now
+        pid, status, used = os.wait4(child.pid, os.WNOHANG)
+        if pid != 0:
+            child.returncode = code = os.waitstatus_to_exitcode(status)
+            spent = used.ru_utime + used.ru_stime
+            break
+        time.sleep(0.005)
     try:
         os.killpg(child.pid, signal.SIGKILL)  # and what it has started
     except ProcessLookupError:
         pass
     child.wait()
-    return code, time.monotonic() - begin
+    return code, waited, spent
 
 
 def part_of(path):
     return path.split("/")[1] if path.startswith("src/") else "detail"
 
 
+def reached_file(test):
+    return WORK / f"{test.replace('/', '_')}.reached"
+
+
 def coverage_of(test, program):
-    """The switches it comes by, and how long it takes. None if it fails without a fault."""
-    coverage = WORK / f"{test}.reached"
+    """The switches it comes by, how long it takes, and how much of a processor. None if it fails without
+    a fault."""
+    coverage = reached_file(test)
     coverage.unlink(missing_ok=True)
-    code, seconds = run(program, coverage=coverage)
+    code, seconds, spent = run(program, coverage=coverage)
     if code != 0:
         print(f"mutants: {test} fails without a fault ({code}), and is left out", flush=True)
-        return None, seconds
-    return (set(map(int, coverage.read_text().split())) if coverage.exists() else set()), seconds
+        return None, seconds, spent
+    return (set(map(int, coverage.read_text().split())) if coverage.exists() else set()), seconds, spent
 
 
 def sampled(pool, n, seed):
-    """At least LEAST_OF_A_PART of each part, if it has so many, and the rest in proportion."""
+    """At least LEAST_OF_A_PART of each part, if it has so many, and the rest in proportion; in a small
+    sample the same number of each."""
     chance = random.Random(seed)
     parts = {}
     for m in pool:
         parts.setdefault(part_of(m["file"]), []).append(m)
+    least = min(LEAST_OF_A_PART, n // len(parts))
     chosen, left = [], []
     for name in sorted(parts):
         # Shuffled by a key of its own, so that a change elsewhere does not change all of it.
         order = sorted(parts[name], key=lambda m: random.Random(f"{seed} {m['key']}").random())
-        chosen += order[:LEAST_OF_A_PART]
-        left += order[LEAST_OF_A_PART:]
+        chosen += order[:least]
+        left += order[least:]
     left.sort(key=lambda m: random.Random(f"{seed} {m['key']}").random())
     chosen += left[:max(0, n - len(chosen))]
     chance.shuffle(chosen)
     return chosen
 
 
-def try_all(pool, reached, seconds, path_of, jobs, minutes=0, keep=lambda results: None):
+def try_all(pool, reached, seconds, jobs, minutes=0, keep=lambda results: None):
     began = time.monotonic()
     results = []
 
@@ -412,7 +486,7 @@ def try_all(pool, reached, seconds, path_of, jobs, minutes=0, keep=lambda result
             return dict(m, outcome="not tried")
         tests = sorted((t for t in reached if m["id"] in reached[t]), key=seconds.get)
         for test in tests:
-            code, _ = run(path_of(test), m["id"], limit=max(30, 10 * seconds[test]))
+            code, _, _ = run(path_of(test), m["id"], limit=max(30, 10 * seconds[test]))
             if code != 0:
                 return dict(m, outcome="caught", by=test, how=code)
         return dict(m, outcome="survived" if tests else "not reached", tests=tests)
@@ -428,10 +502,12 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--sample", default="100")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--part")
+    options.add_argument("--part", help="only of these, with commas")
     options.add_argument("--jobs", type=int, default=os.cpu_count())
     options.add_argument("--list", action="store_true")
     options.add_argument("--again", action="store_true", help="only what was not caught the last time")
+    options.add_argument("--open", action="store_true", help="what earlier runs left open: open.json")
+    options.add_argument("--fixed", action="store_true", help="only the few of sample.json, which must be caught")
     options.add_argument("--build", action="store_true", help="only build")
     options.add_argument("--built", action="store_true", help="with the tests that were built before")
     options.add_argument("--share", default="0/1", help="of several runs side by side, which: 0/2, 1/2")
@@ -441,42 +517,48 @@ def main():
     chosen = options.parse_args()
     share, shares = map(int, chosen.share.split("/"))
     tried = WORK / ("tried.json" if shares == 1 else f"tried_{share}.json")
+    if chosen.fixed:
+        return try_fixed_sample(chosen.jobs)
     if chosen.list:
         for m in generate(excluded_lines()):
             print(m["id"], f"{m['file']}:{m['line']}", m["kind"], m["text"], sep="\t")
         return
     if chosen.report:
-        return report(sum((json.loads(p.read_text()) for p in sorted(WORK.glob("tried*.json"))), []))
-    if chosen.tests:
-        TESTS[:] = chosen.tests.split(",")
+        return report(generate(excluded_lines()),
+                      sum((json.loads(p.read_text()) for p in sorted(WORK.glob("tried*.json"))), []))
+    TESTS[:] = chosen.tests.split(",") if chosen.tests else TESTS + [f"asan/{t}" for t in SANITIZED]
     mutants = generate(excluded_lines()) if chosen.built else build(chosen.jobs)
     print(f"mutants: {len(mutants)} in all", flush=True)
     if chosen.build:
         return
 
     kept = WORK / "coverage.json"
-    reached, seconds = {}, {}
+    reached, seconds, spent = {}, {}, {}
     if chosen.built and kept.exists():
-        seconds = json.loads(kept.read_text())
-        reached = {t: set(map(int, (WORK / f"{t}.reached").read_text().split())) for t in seconds}
+        seconds, spent = json.loads(kept.read_text())
+        reached = {t: set(map(int, reached_file(t).read_text().split())) for t in seconds}
         TESTS[:] = [t for t in TESTS if t not in reached]
-    there = [t for t in TESTS if (BUILD / "tests" / t).exists()]
+    there = [t for t in TESTS if path_of(t).exists()]
     with ThreadPoolExecutor(chosen.jobs) as workers:
-        for test, (found, seconds[test]) in zip(there, workers.map(
-                lambda t: coverage_of(t, BUILD / "tests" / t), there)):
+        for test, (found, seconds[test], spent[test]) in zip(there, workers.map(
+                lambda t: coverage_of(t, path_of(t)), there)):
             if found is not None:
                 reached[test] = found
-    kept.write_text(json.dumps({t: seconds[t] for t in reached}))
-    # What takes minutes is for faults that nothing else comes by.
-    quick_ids = set().union(*(reached[t] for t in reached if seconds[t] < SLOW))
+    kept.write_text(json.dumps([{t: seconds[t] for t in reached}, {t: spent[t] for t in reached}]))
+    # What takes long, also on a machine without other work, is for faults that nothing else comes by.
+    quick_ids = set().union(*(reached[t] for t in reached if spent[t] < SLOW))
     for t in reached:
-        if seconds[t] >= SLOW:
+        if spent[t] >= SLOW:
             reached[t] -= quick_ids
     print("mutants: seconds of each test: " +
           ", ".join(f"{t} {seconds[t]:.1f}" for t in sorted(reached, key=seconds.get)), flush=True)
 
-    pool = [m for m in mutants if not chosen.part or part_of(m["file"]) == chosen.part]
-    if chosen.sample != "all":
+    parts = chosen.part.split(",") if chosen.part else []
+    pool = [m for m in mutants if not parts or part_of(m["file"]) in parts]
+    if chosen.open:
+        still = set(open_ones())
+        pool = [m for m in pool if m["key"] in still]
+    elif chosen.sample != "all":
         pool = sampled(pool, int(chosen.sample), chosen.seed)
     pool = pool[share::shares]
     before = {m["key"]: m for m in json.loads(tried.read_text())} if chosen.again and tried.exists() else {}
@@ -487,22 +569,68 @@ def main():
 
     def keep(results):
         tried.write_text(json.dumps(known + results, indent=1))
-    report(known + try_all(pool, reached, seconds, lambda t: BUILD / "tests" / t, chosen.jobs,
-                           chosen.minutes, keep))
+    report(mutants, known + try_all(pool, reached, seconds, chosen.jobs, chosen.minutes, keep))
+
+
+def beside(name, otherwise):
+    file = pathlib.Path(__file__).with_name(name)
+    return json.loads(file.read_text()) if file.exists() else otherwise
+
+
+def fixed_sample():
+    """Faults that are known to be caught, by the test that catches each: sample.json."""
+    return beside("sample.json", {})
+
+
+def try_fixed_sample(jobs):
+    """Builds the tests of the sample, and nothing else, and checks that each finds its faults."""
+    TESTS[:] = [f"fixed/{t}" for t in fixed_sample()]
+    files = {key.split(":")[0] for keys in fixed_sample().values() for key in keys}
+    numbers = {m["key"]: m["id"] for m in build(jobs, files)}
+    missed, tried = [], 0
+    for test, keys in fixed_sample().items():
+        code, seconds, _ = run(path_of(f"fixed/{test}"))
+        if code != 0:
+            sys.exit(f"mutants: {test} fails without a fault: {code}")
+        for key in keys:
+            if key not in numbers:
+                missed.append(f"no longer in the sources, choose another: {key}")
+            elif run(path_of(f"fixed/{test}"), numbers[key], limit=max(60, 10 * seconds))[0] == 0:
+                missed.append(f"not caught by {test}: {key}")
+            tried += 1
+    if missed:
+        sys.exit("\n".join(f"mutants: {m}" for m in missed))
+    print(f"mutants: all {tried} of the fixed sample are caught")
+
+
+def open_ones():
+    return beside("open.json", [])
+
+
+def keep_open(mutants, results):
+    """Those of before that are still in the sources, and those of this run, that are neither caught
+    nor have a verdict."""
+    settled = {m["key"] for m in results if m["outcome"] in ("caught", "equivalent")}
+    settled |= set(beside("verdicts.json", {}))
+    there = {m["key"] for m in mutants}
+    found = {m["key"] for m in results if m["outcome"] in ("survived", "not reached")}
+    left = sorted((found | (set(open_ones()) & there)) - settled)
+    pathlib.Path(__file__).with_name("open.json").write_text(
+        json.dumps(left, indent=0, ensure_ascii=False) + "\n")
 
 
 def judged(results):
     """With the verdicts of those that change nothing."""
-    file = pathlib.Path(__file__).with_name("verdicts.json")
-    verdicts = json.loads(file.read_text()) if file.exists() else {}
+    verdicts = beside("verdicts.json", {})
     for m in results:
         if m["outcome"] in ("survived", "not reached") and m["key"] in verdicts:
             m["outcome"], m["verdict"] = "equivalent", verdicts[m["key"]]
     return results
 
 
-def report(results):
+def report(mutants, results):
     results = judged(results)
+    keep_open(mutants, results)
     parts = {}
     for m in results:
         counts = parts.setdefault(part_of(m["file"]), {})

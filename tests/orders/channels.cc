@@ -23,9 +23,8 @@ void open(std::optional<letter> got) {
 
 /// One sends, one receives; with room for so many in between.
 template <std::size_t Room>
-class send_and_receive : public scene {
+class send_and_receive : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     for (int n = 0; n < 2; ++n) {
       if (i == 0) {
@@ -42,9 +41,8 @@ class send_and_receive : public scene {
 };
 
 /// Two senders, one receiver.
-class two_senders : public scene {
+class two_senders : public scene_of<3> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 3; }
   void run(std::size_t i) override {
     if (i != 0) {
       chan_.send(std::make_unique<int>(7));
@@ -59,9 +57,8 @@ class two_senders : public scene {
 };
 
 /// A close wakes the receiver, which sees what was written before.
-class closing : public scene {
+class closing : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       text_ = 1;
@@ -78,9 +75,8 @@ class closing : public scene {
 };
 
 /// The last handle destroys the channel, and what is in it: whichever thread has that.
-class last_handle : public scene {
+class last_handle : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     verge::chan<letter> mine = std::move(i == 0 ? a_ : b_);
     if (i == 0) mine.try_send(std::make_unique<int>(7));
@@ -95,9 +91,8 @@ class last_handle : public scene {
 };
 
 /// A select over two channels, to each of which a thread sends.
-class select_of_two : public scene {
+class select_of_two : public scene_of<3> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 3; }
   void run(std::size_t i) override {
     if (i == 1) return send(a_);
     if (i == 2) return send(b_);
@@ -113,9 +108,8 @@ class select_of_two : public scene {
 };
 
 /// Two selects that can only serve each other.
-class select_and_select : public scene {
+class select_and_select : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       verge::select(verge::recv(a_, &open), verge::recv(b_, &open)).wait();

@@ -22,9 +22,8 @@ using detail::waiter;
 /// A thread waits for one of two events, each of which another thread makes happen. The waiter is
 /// freed as soon as it has been taken off both: none may touch it after that.
 template <int Events>
-class wait_for_events : public scene {
+class wait_for_events : public scene_of<1 + Events> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 1 + Events; }
   void run(std::size_t i) override {
     if (i != 0) {
       text_[i] = 1;
@@ -54,120 +53,83 @@ class wait_for_events : public scene {
   std::array<int, Events + 1> text_{};
 };
 
-/// Waiting gives up while the event fires.
-class event_and_withdrawal : public scene {
+/// Thread 1 writes something and makes an event happen, which is held by a pointer so that it can
+/// be destroyed; thread 0 is the scene's.
+class written_and_fired : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
-  void run(std::size_t i) override {
-    if (i == 1) {
-      text_ = 1;
-      event_.fire(1);
-      return;
-    }
-    auto w = std::make_unique<thread_waiter>();
-    if (!event_.subscribe(*w)) {
-      require(text_ == 1, "it has fired");
-      return;
-    }
-    if (!w->claim(waiter::by_owner)) w->wait("the event, which has won");
-    event_.unsubscribe(*w);
-    if (w->winner() == 1) require(text_ == 1, "what was written before the event");
-    w.reset();
+  void run(std::size_t i) final {
+    if (i == 0) return wait();
+    text_ = 1;
+    event_->fire(1);
   }
 
+ protected:
+  virtual void wait() = 0;
+  void require_written() const { require(text_ == 1, "what was written before the event"); }
+
+  std::unique_ptr<one_shot> event_ = std::make_unique<one_shot>();
+
  private:
-  one_shot event_;
   int text_ = 0;
 };
 
+/// Waiting gives up while the event fires.
+class event_and_withdrawal : public written_and_fired {
+  void wait() override {
+    auto w = std::make_unique<thread_waiter>();
+    if (!event_->subscribe(*w)) return require_written();
+    if (!w->claim(waiter::by_owner)) w->wait("the event, which has won");
+    event_->unsubscribe(*w);
+    if (w->winner() == 1) require_written();
+    w.reset();
+  }
+};
+
 /// A thread that sees that the event has fired may destroy it.
-class end_of_an_event : public scene {
- public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
-  void run(std::size_t i) override {
-    if (i == 1) {
-      text_ = 1;
-      event_->fire(1);
-      return;
-    }
+class end_of_an_event : public written_and_fired {
+  void wait() override {
     thread_waiter w;
     if (event_->subscribe(w)) w.wait("the event");
     event_->wait_until_fired();
-    require(text_ == 1, "what was written before the event");
+    require_written();
     event_.reset();
   }
-
- private:
-  std::unique_ptr<one_shot> event_ = std::make_unique<one_shot>();
-  int text_ = 0;
 };
 
 /// A waiter is withdrawn, and another one begins to wait where it was, while the event fires: it is
 /// woken as what it is now.
-class same_address : public scene {
- public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
-  void run(std::size_t i) override {
-    if (i == 1) {
-      event_.fire(1);
-      return;
-    }
+class same_address : public written_and_fired {
+  void wait() override {
     alignas(thread_waiter) unsigned char place[sizeof(thread_waiter)];
     for (int n = 0; n < 2; ++n) {
       auto* const w = new (place) thread_waiter;
-      const bool waits = event_.subscribe(*w);
+      const bool waits = event_->subscribe(*w);
       if (waits && (n == 1 || !w->claim(waiter::by_owner))) w->wait("the event");
-      event_.unsubscribe(*w);
+      event_->unsubscribe(*w);
       w->~thread_waiter();
     }
   }
-
- private:
-  one_shot event_;
 };
 
 /// A thread that only looks.
-class looked_at : public scene {
- public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
-  void run(std::size_t i) override {
-    if (i == 1) {
-      text_ = 1;
-      event_.fire(1);
-      return;
-    }
-    if (event_.fired()) require(text_ == 1, "what was written before the event");
+class looked_at : public written_and_fired {
+  void wait() override {
+    if (event_->fired()) require_written();
   }
-
- private:
-  one_shot event_;
-  int text_ = 0;
 };
 
 /// An event that has to wait for its end only: nothing else orders it.
-class waited_out : public scene {
- public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
-  void run(std::size_t i) override {
-    if (i == 1) {
-      text_ = 1;
-      event_->fire(1);
-    } else {
-      event_->wait_until_fired();
-      require(text_ == 1, "what was written before the event");
-      event_.reset();
-    }
+class waited_out : public written_and_fired {
+  void wait() override {
+    event_->wait_until_fired();
+    require_written();
+    event_.reset();
   }
-
- private:
-  std::unique_ptr<one_shot> event_ = std::make_unique<one_shot>();
-  int text_ = 0;
 };
 
 /// Two that fire: the waiter is woken once.
-class fired_twice : public scene {
+class fired_twice : public scene_of<3> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 3; }
   void run(std::size_t i) override {
     if (i == 0) {
       thread_waiter w;
@@ -186,9 +148,8 @@ class fired_twice : public scene {
 /// The calls of one timer (timer/call_count.h). Firings come from two threads; the one that is to
 /// queue the node runs it. A call uses what is not atomic, and so does the thread that ends the
 /// handle.
-class calls_of_a_timer : public scene {
+class calls_of_a_timer : public scene_of<3> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 3; }
   void run(std::size_t i) override {
     if (i == 2) return end();
     references_.fetch_add(1, std::memory_order_relaxed);

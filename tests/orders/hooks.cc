@@ -54,36 +54,16 @@ int on_compare(volatile T* at, T* expected, T desired, int success, int failure,
 
 }  // namespace
 
+#include "../../bench/coherence/plain_hooks.h"
+
 // NOLINTBEGIN: the names and types are the compiler's.
-#define BY __builtin_return_address(0)
 
 extern "C" {
 
-void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
-void __tsan_vptr_update(void** p, void*) { on_write(p, 8, BY); }
-void __tsan_vptr_read(void** p) { on_read(p, 8, BY); }
-void __tsan_read_range(void* p, std::size_t n) { on_read(p, n, BY); }
-void __tsan_write_range(void* p, std::size_t n) { on_write(p, n, BY); }
 void __tsan_atomic_thread_fence(int order) {
   const void* const by = BY;
   if (!traced([&] { memory().fence(order, by); })) __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
-void __tsan_atomic_signal_fence(int) {}
-
-#define PLAIN(n)                                                  \
-  void __tsan_read##n(void* p) { on_read(p, n, BY); }             \
-  void __tsan_write##n(void* p) { on_write(p, n, BY); }           \
-  void __tsan_unaligned_read##n(void* p) { on_read(p, n, BY); }   \
-  void __tsan_unaligned_write##n(void* p) { on_write(p, n, BY); } \
-  void __tsan_volatile_read##n(void* p) { on_read(p, n, BY); }    \
-  void __tsan_volatile_write##n(void* p) { on_write(p, n, BY); }
-PLAIN(1)
-PLAIN(2)
-PLAIN(4)
-PLAIN(8)
-PLAIN(16)
 
 #define ATOMIC(bits, type)                                                                    \
   type __tsan_atomic##bits##_load(const volatile type* p, int order) {                        \

@@ -19,9 +19,8 @@ using detail::short_lock;
 
 /// What a lock is for: a number that is not atomic. Three threads sleep for one lock.
 template <class Lock, std::size_t Threads, int Times>
-class counting : public scene {
+class counting : public scene_of<Threads> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return Threads; }
   void run(std::size_t /*i*/) override {
     for (int n = 0; n < Times; ++n) {
       const std::lock_guard held(lock_);
@@ -39,9 +38,8 @@ class counting : public scene {
 };
 
 /// try_lock, of which one may fail.
-class trying : public scene {
+class trying : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t /*i*/) override {
     for (int n = 0; n < 2; ++n) {
       if (!lock_.try_lock()) continue;
@@ -57,9 +55,8 @@ class trying : public scene {
 };
 
 /// One thread takes the lock again and again, and lets others in.
-class pieces : public scene {
+class pieces : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 1) {
       const std::lock_guard held(lock_);
@@ -82,9 +79,8 @@ class pieces : public scene {
 };
 
 /// A note carries what was written before it was left. Twice: it can be used again.
-class letters : public scene {
+class letters : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       text_ = 1;
@@ -106,9 +102,8 @@ class letters : public scene {
 
 /// Two threads leave the same note; the waiting one sees what one of them wrote, and does not
 /// sleep on.
-class two_letters : public scene {
+class two_letters : public scene_of<3> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 3; }
   void run(std::size_t i) override {
     if (i == 2) {
       there_.wait();
@@ -131,9 +126,8 @@ class two_letters : public scene {
 };
 
 /// A wait with a limit: true only if the note was left, and then with what was written.
-class impatient : public scene {
+class impatient : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       text_ = 1;
@@ -153,9 +147,8 @@ class impatient : public scene {
 
 /// No timer is slept past: a worker that goes to sleep sees the timer, or the thread that started
 /// it sees the worker (sched/poll_turn.h).
-class sleeper_and_timer : public scene {
+class sleeper_and_timer : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       require(turn_.try_begin(), "no other has the turn");
@@ -177,9 +170,8 @@ class sleeper_and_timer : public scene {
 };
 
 /// The turn to poll: one thread at a time, and what it did happens before the next has it.
-class turns : public scene {
+class turns : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t /*i*/) override {
     for (int n = 0; n < 2; ++n) {
       if (!turn_.try_begin()) continue;
@@ -199,9 +191,8 @@ class turns : public scene {
 
 /// The same agreement with all fences on one side: a thread that enters often pays none
 /// (base/fence.h).
-class one_sided : public scene {
+class one_sided : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       enters_.store(1, std::memory_order_relaxed);

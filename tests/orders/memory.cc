@@ -18,7 +18,7 @@ struct node {
   int owners = 0;  ///< its owner's
 };
 
-class slab_scene : public scene {
+class slab_scene : public scene_of<2> {
  protected:
   /// Without a number a thread has no cache: every node goes through the depot.
   static void have_no_cache() { detail::this_thread_slot = detail::no_thread_slot; }
@@ -30,7 +30,6 @@ class slab_scene : public scene {
 class through_the_depot : public slab_scene {
  public:
   through_the_depot() { nodes_.free(nodes_.allocate()); }
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t /*i*/) override {
     have_no_cache();
     for (int n = 0; n < 2; ++n) {
@@ -53,7 +52,6 @@ class stale_reference : public slab_scene {
     first_->field.store(1, std::memory_order_release);
     ref_ = nodes_.ref(first_);
   }
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       nodes_.free(first_);
@@ -78,7 +76,6 @@ class end_of_a_life : public slab_scene {
     first_ = nodes_.allocate();
     ref_ = nodes_.ref(first_);
   }
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (!Cache) have_no_cache();
     if (i == 0) {
@@ -95,9 +92,8 @@ class end_of_a_life : public slab_scene {
 };
 
 /// A pool ends: a visit that has not seen that is waited for (slab_pool::visit).
-class visit_and_end : public scene {
+class visit_and_end : public scene_of<2> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       const detail::slab_pool::visit here(nodes_.pool(), detail::thread_slot());
@@ -118,7 +114,6 @@ class visit_and_end : public scene {
 /// Any number may be looked for, while the pool grows: it is found as what it is, or not at all.
 class found_by_number : public slab_scene {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       mine_ = nodes_.try_allocate();

@@ -23,13 +23,15 @@ struct item : runnable {
   std::atomic<int> taken{0};
 };
 
-/// An owner with a queue of two or three, and a thief.
-class run_queue_scene : public scene {
+/// An owner with a queue of two or three, and thieves.
+template <std::size_t Threads = 2>
+class run_queue_scene : public scene_of<Threads> {
  public:
   void finish() override {
     while (runnable* r = queue_.take_next()) took(r);
     while (runnable* r = queue_.take()) took(r);
     while (runnable* r = thief_.take()) took(r);
+    while (runnable* r = other_.take()) took(r);
     for (std::size_t i = 0; i < made_; ++i) {
       require(items_[i].taken.load(std::memory_order_relaxed) == 1, "each is taken once");
     }
@@ -49,14 +51,13 @@ class run_queue_scene : public scene {
     one.taken.fetch_add(1, std::memory_order_relaxed);
   }
 
-  run_queue queue_, thief_;
+  run_queue queue_, thief_, other_;
   std::array<item, 4> items_;
   std::size_t made_ = 0;
 };
 
-class owner_and_thief : public run_queue_scene {
+class owner_and_thief : public run_queue_scene<> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       queue_.push(make());
@@ -70,9 +71,8 @@ class owner_and_thief : public run_queue_scene {
   }
 };
 
-class two_thieves : public run_queue_scene {
+class two_thieves : public run_queue_scene<3> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 3; }
   void run(std::size_t i) override {
     if (i == 0) {
       queue_.push(make());
@@ -82,18 +82,10 @@ class two_thieves : public run_queue_scene {
       took((i == 1 ? thief_ : other_).steal_half(queue_, false));
     }
   }
-  void finish() override {
-    while (runnable* r = other_.take()) took(r);
-    run_queue_scene::finish();
-  }
-
- private:
-  run_queue other_;
 };
 
-class next_in_turn : public run_queue_scene {
+class next_in_turn : public run_queue_scene<> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       queue_.push_next(make());
@@ -108,12 +100,11 @@ class next_in_turn : public run_queue_scene {
 };
 
 /// A thief that steals from a thief: what the first one has moved is whole for the second.
-class second_hand : public run_queue_scene {
+class second_hand : public run_queue_scene<> {
  public:
   second_hand() {
     for (int n = 0; n < 3; ++n) queue_.push(make());
   }
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       took(thief_.steal_half(queue_, false));
@@ -123,41 +114,19 @@ class second_hand : public run_queue_scene {
       took(other_.steal_half(queue_, false));
     }
   }
-  void finish() override {
-    while (runnable* r = other_.take()) took(r);
-    run_queue_scene::finish();
-  }
-
- private:
-  run_queue other_;
 };
 
-/// What moves from the next slot into the ring is not overlooked.
-class never_empty : public run_queue_scene {
+/// What moves from the next slot into the ring is not overlooked, also if what came next is taken
+/// before what was moved.
+template <bool NextFirst>
+class never_empty : public run_queue_scene<> {
  public:
   never_empty() { queue_.push_next(make()); }
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       runnable* before = queue_.push_next(make());
       queue_.push(*before);
-      took(queue_.take());
-    } else {
-      require(!queue_.empty(), "something is queued all the time");
-    }
-  }
-};
-
-/// The same if what came next is taken before what was moved.
-class moved_into_the_ring : public run_queue_scene {
- public:
-  moved_into_the_ring() { queue_.push_next(make()); }
-  [[nodiscard]] std::size_t threads() const override { return 2; }
-  void run(std::size_t i) override {
-    if (i == 0) {
-      runnable* before = queue_.push_next(make());
-      queue_.push(*before);
-      took(queue_.take_next());
+      took(NextFirst ? queue_.take_next() : queue_.take());
     } else {
       require(!queue_.empty(), "something is queued all the time");
     }
@@ -166,14 +135,13 @@ class moved_into_the_ring : public run_queue_scene {
 
 /// A thread queues something and looks whether a worker spins; the worker stops spinning and looks
 /// whether something is queued (sched/live_scheduler.h).
-class last_look : public run_queue_scene {
+class last_look : public run_queue_scene<> {
  public:
   last_look() {
     const detail::processor p(0, 1);
     idle_.add_locked(p);
     idle_.claim_wakeup();  // the worker that spins
   }
-  [[nodiscard]] std::size_t threads() const override { return 2; }
   void run(std::size_t i) override {
     if (i == 0) {
       queue_.push(make());
@@ -198,9 +166,8 @@ class last_look : public run_queue_scene {
 
 /// Threads that break a poll: it returns, and sees what they wrote before.
 template <int Breakers>
-class poll_and_break : public scene {
+class poll_and_break : public scene_of<1 + Breakers> {
  public:
-  [[nodiscard]] std::size_t threads() const override { return 1 + Breakers; }
   void run(std::size_t i) override {
     if (i != 0) {
       posted_[i].store(1, std::memory_order_relaxed);
@@ -229,8 +196,8 @@ std::vector<scene_kind> queue_scenes() {
       kind<two_thieves>("run_queue, two thieves", 2, 1),
       kind<next_in_turn>("run_queue, what runs next", 3),
       kind<second_hand>("run_queue, second hand", 3),
-      kind<never_empty>("run_queue, never empty"),
-      kind<moved_into_the_ring>("run_queue, moved into the ring"),
+      kind<never_empty<false>>("run_queue, never empty"),
+      kind<never_empty<true>>("run_queue, moved into the ring"),
       kind<last_look>("idle_set, the last look"),
       kind<poll_and_break<1>>("poller, one breaks"),
       kind<poll_and_break<2>>("poller, two break", 2, 1),

@@ -25,6 +25,13 @@ class scene {
   virtual void finish() {}
 };
 
+/// A scene of so many threads.
+template <std::size_t Threads>
+class scene_of : public scene {
+ public:
+  [[nodiscard]] std::size_t threads() const final { return Threads; }
+};
+
 /// What a schedule must not show. From a thread of a scene, or from finish().
 void require(bool holds, const char* what);
 

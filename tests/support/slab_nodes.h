@@ -13,6 +13,7 @@ struct slab_pool_access {
   static constexpr std::uint32_t last_version = slab_pool::last_version;
   static constexpr std::size_t max_chunks = slab_pool::max_chunks;
   static constexpr std::size_t cache_size = slab_pool::cache_size;
+  static constexpr std::size_t small = slab_pool::small;
   static void set_version(void* node, std::uint32_t version) {
     slab_pool::header_of(node).version.store(version);
   }

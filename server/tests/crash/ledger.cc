@@ -131,14 +131,14 @@ std::vector<std::string> differences(const world& w, const std::set<std::string>
   }
   std::vector<const known_task*> nameless;
   for (const known_task& t : w.nameless) nameless.push_back(&t);
-  for (const auto& [id, f] : found.tasks) {
-    if (!tubes.contains(f.tube) || w.tasks.contains(id)) continue;
-    const auto at = std::find_if(nameless.begin(), nameless.end(), [&](const known_task* t) {
+  for (const auto& [id, task] : found.tasks) {
+    if (!tubes.contains(task.tube) || w.tasks.contains(id)) continue;
+    const auto at = std::find_if(nameless.begin(), nameless.end(), [&, &f = task](const auto* t) {
       return !difference(*t, f, w, found.taken);
     });
     if (at == nameless.end()) {
-      wrong.push_back("task " + std::to_string(id) + " of " + f.tube +
-                      " is there, and must not be: " + f.body.substr(0, 40));
+      wrong.push_back("task " + std::to_string(id) + " of " + task.tube +
+                      " is there, and must not be: " + task.body.substr(0, 40));
     } else {
       nameless.erase(at);
     }

@@ -5,7 +5,7 @@ const assert = require('assert');
 const { execFileSync, spawn } = require('child_process');
 const fs = require('fs');
 const path = require('path');
-const puppeteer = require('puppeteer-core');
+const { run, test } = require('./page_tests.js');
 
 const [chromium, verge, directory, pictures] = process.argv.slice(2);
 
@@ -27,8 +27,6 @@ function end(server) {
   return new Promise(done => { server.removeAllListeners('exit'); server.on('exit', done); server.kill('SIGTERM'); });
 }
 
-const tests = [];
-const test = (name, body) => tests.push([name, body]);
 let page, at;
 
 const text = id => page.$eval('#' + id, e => e.textContent);
@@ -229,31 +227,11 @@ test('fits into 400 pixels, light and dark', async () => {
 (async () => {
   fs.mkdirSync(directory, { recursive: true });
   at = await serve();
-  const browser = await puppeteer.launch({ executablePath: chromium, headless: true, protocolTimeout: 300000,
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--user-data-dir=' + path.join(directory, 'browser')] });
-  let failed = 0;
   try {
-    page = await browser.newPage();
-    const complaints = [];
-    page.on('console', m => { if (m.type() === 'error' && !/Failed to load resource|ERR_/.test(m.text())) complaints.push(m.text()); });
-    page.on('pageerror', e => complaints.push(String(e)));
-    await page.goto(at.url);
-    for (const [name, body] of tests) {
-      try {
-        await body();
-        console.log('ok      ' + name);
-      } catch (e) {
-        ++failed;
-        console.log('FAILED  ' + name + '\n' + e.stack);
-      }
-    }
-    if (complaints.length) {
-      ++failed;
-      console.log('FAILED  the browser complains:\n' + complaints.join('\n'));
-    }
+    const scratch = path.join(directory, 'browser');
+    const failed = await run({ chromium, scratch, begin: opened => { page = opened; return page.goto(at.url); } });
+    process.exitCode = failed ? 1 : 0;
   } finally {
-    await browser.close();
     await end(at.server);
   }
-  process.exit(failed ? 1 : 0);
 })().catch(e => { console.error(e); process.exit(1); });

@@ -161,7 +161,7 @@ void adjust_timers(basic_timers<Policy>& ts, std::int64_t now) {
 template <class Policy>
 void run_one_timer(basic_timers<Policy>& ts, basic_timer<Policy>& t, std::int64_t now) {
   const auto f = t.purpose();
-  if constexpr (requires { Policy::fired(ts, t.when, now); }) Policy::fired(ts, t.when, now);
+  if constexpr (requires { Policy::fired(ts, t, now); }) Policy::fired(ts, t, now);
   // The call has a reference: the heap's, which t leaves, or one of its own.
   if (t.period > 0) {
     Policy::acquire(t);

@@ -99,7 +99,7 @@
 //   static void fire(basic_timer&, std::int64_t now) noexcept
 //                                  optional: what every timer does; then they have no f and seq
 //   [[noreturn]] static void bad_timer(const char* operation, const basic_timer&, timer_state)
-//   static void fired(basic_timers&, std::int64_t when, std::int64_t now)
+//   static void fired(basic_timers&, basic_timer&, std::int64_t now)
 //                                  optional: a timer fires; with the lock held
 //   memory, mutation               optional: timers.h, mutation.h
 #pragma once
