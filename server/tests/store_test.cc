@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
+#include <verge/runtime.h>
 
 #include <filesystem>
 #include <fstream>
@@ -218,6 +219,26 @@ TEST_P(a_store, lets_a_key_go_over_to_another_task_in_one_batch) {
   it->write(b);
   reopen();
   EXPECT_EQ(it->find_key(1, "k"), 2U);
+}
+
+TEST_P(a_store, finds_many_keys_at_once) {
+  task one = make(1);
+  one.key = "a";
+  insert(one, ready_place(one), "x");
+  task two = make(2, 2);
+  two.key = std::string("b\0\xff,\"{}\\", 8);
+  insert(two, delayed_place(two), "y");
+  const std::vector<key_name> wanted{{.tube = 1, .key = "a"},
+                                     {.tube = 2, .key = "a"},
+                                     {.tube = 2, .key = two.key},
+                                     {.tube = 1, .key = "a"},
+                                     {.tube = 3, .key = "none"}};
+  const key_table found = verge::default_runtime().run(it->find_keys(wanted));
+  const key_table expected{{{.tube = 1, .key = "a"}, 1},
+                           {{.tube = 2, .key = "a"}, 0},
+                           {{.tube = 2, .key = two.key}, 2},
+                           {{.tube = 3, .key = "none"}, 0}};
+  EXPECT_EQ(found, expected);
 }
 
 TEST_P(a_store, moves_a_task_to_another_tube_without_its_key) {

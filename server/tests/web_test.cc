@@ -318,6 +318,20 @@ TEST_F(a_web_server, refuses_the_lease_of_a_worker_that_was_too_slow) {
   }
 }
 
+/// Though no other worker has it: it may be handed out at any moment.
+TEST_F(a_web_server, refuses_a_lease_that_has_ended) {
+  start();
+  EXPECT_EQ(put("t", R"({"body":"x","ttr":50})").status, 201);
+  const json slow = web().ask("POST", "/v1/tubes/t/reserve").json()["tasks"][0];
+  wait_until([&] { return web().ask("GET", "/v1/tubes/t").json()["ready"] == 1; });
+  for (const char* const verb : {"ack", "touch", "release", "bury"}) {
+    const http_answer a = web().ask("POST", lease_path(slow, verb));
+    EXPECT_EQ(a.status, 409) << verb;
+    EXPECT_EQ(a.problem(), "stale-lease");
+  }
+  EXPECT_EQ(web().ask("GET", "/v1/tubes/t").json()["ready"], 1) << "it is still there";
+}
+
 TEST_F(a_web_server, releases_with_a_delay_and_buries_with_a_priority) {
   start();
   EXPECT_EQ(put("t", R"([{"body":"a","priority":5},{"body":"b","priority":6}])").status, 201);
