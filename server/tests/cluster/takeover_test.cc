@@ -1,5 +1,5 @@
 // How long the tasks of a server that ends are out of reach: from the signal until another server
-// has executed a put for each of its tubes. The figures of docs/cluster.md are printed here.
+// has all shards, and has executed a put for each of them. The figures of docs/cluster.md are printed here.
 
 #include <gtest/gtest.h>
 
@@ -46,9 +46,8 @@ std::vector<std::string> one_tube_each() {
   return all;
 }
 
-/// Until a put for each of the tubes was executed there, from now on.
-milliseconds until_all_are_served(std::uint16_t port) {
-  const auto begun = steady::now();
+/// Until a put for each of the tubes was executed, asked for there.
+void wait_until_all_are_served(std::uint16_t port) {
   std::vector<std::thread> clients;
   for (const std::string& tube : one_tube_each()) {
     clients.emplace_back([port, tube] {
@@ -56,19 +55,20 @@ milliseconds until_all_are_served(std::uint16_t port) {
     });
   }
   for (std::thread& t : clients) t.join();
-  return std::chrono::duration_cast<milliseconds>(steady::now() - begun);
 }
 
-/// Until both servers have shards, and all shards have a server. False if one has none: where
-/// shards are placed is chance.
-bool are_shared(const database& base) {
-  for (int i = 0; i < 2000; ++i) {
-    const auto found = verge::server::postgres::link(base.options())
-                           .run_here({{"SELECT count(DISTINCT owner), count(*) FROM verge_shard "
-                                       "WHERE owner <> '' AND expires > now()",
-                                       {}}});
-    if (found[0].number(0, 0) == 2 && found[0].number(0, 1) == shards) return true;
-    std::this_thread::sleep_for(10ms);
+/// Until all shards have an owner, and these are so many servers. False if that takes too long:
+/// where shards are placed is chance, and one of two may have none.
+bool have_owners(const database& base, int servers, std::chrono::seconds patience) {
+  verge::server::postgres::link to(base.options());
+  const auto end = steady::now() + patience;
+  while (steady::now() < end) {
+    const auto found =
+        to.run_here({{"SELECT count(DISTINCT owner), count(*) FROM verge_shard "
+                      "WHERE owner <> '' AND expires > now()",
+                      {}}});
+    if (found[0].number(0, 0) == servers && found[0].number(0, 1) == shards) return true;
+    std::this_thread::sleep_for(1ms);
   }
   return false;
 }
@@ -81,10 +81,13 @@ milliseconds out_of_reach(int signal, int lease, int rounds) {
     node first(base.url(), lease, "");
     node second(base.url(), lease, "");
     if (!first.start() || !second.start()) throw std::runtime_error("a server does not start");
-    if (!are_shared(base)) continue;
-    static_cast<void>(until_all_are_served(second.port()));
+    if (!have_owners(base, 2, 20s)) continue;
+    wait_until_all_are_served(second.port());
+    const auto begun = steady::now();
     first.send(signal);
-    all.push_back(until_all_are_served(second.port()));
+    if (!have_owners(base, 1, 10min)) throw std::runtime_error("the shards are not taken over");
+    wait_until_all_are_served(second.port());
+    all.push_back(std::chrono::duration_cast<milliseconds>(steady::now() - begun));
     first.end();
     second.end();
   }
