@@ -6,12 +6,14 @@
 #include <verge/context.h>
 #include <verge/runtime.h>
 #include <verge/simulation.h>
+#include <verge/time.h>
 
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include <support/as_default.h>
 #include <support/patience.h>
@@ -84,6 +86,31 @@ TEST(context_callback, that_runs_is_waited_for_by_its_handle) {
     go_on = true;
   }
   EXPECT_TRUE(ended);
+}
+
+/// The handle of one that has been called keeps its memory: no timer that comes later shares it.
+TEST(context_callback, of_a_context_that_has_ended_is_its_handles_until_that_ends) {
+  runtime rt({.processors = 1});
+  const as_default here(rt);
+  auto [ctx, cancel] = with_cancel(background());
+  cancel();
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<bool> called = false;
+    auto f = std::make_unique<context_callback>(after_func(ctx, [&] { called = true; }));
+    ASSERT_TRUE(eventually([&] { return called.load(); }));
+    constexpr int some = 64;
+    std::atomic<int> fired = 0;
+    std::vector<timer> timers;
+    const auto start_some = [&] {
+      for (int i = 0; i < some; ++i) timers.push_back(after_func(1ms, [&] { ++fired; }));
+    };
+    // Where the callback has run and ended, which is where its memory would be free.
+    rt.run(start_some);
+    f.reset();
+    rt.run(start_some);
+    ASSERT_TRUE(eventually([&] { return fired == 2 * some; })) << fired;
+    for (timer& t : timers) EXPECT_FALSE(t.stop());
+  }
 }
 
 TEST(context_callback, that_is_detached_is_called_and_freed) {
