@@ -29,6 +29,7 @@
 /// it is given a token.
 namespace verge {
 
+/// Where the page is served, and what a request has to have.
 struct inspector_options {
   /// Where it listens: an IP address. With port 0 the kernel chooses one: inspector::at().
   endpoint at{endpoint::loopback(6060)};

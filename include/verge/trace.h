@@ -29,6 +29,7 @@ namespace detail {
 struct [[gnu::visibility("hidden")]] trace_recording;
 }
 
+/// How much of a recording is kept.
 struct trace_options {
   /// How many events are kept of each processor, and of operations on timers: rounded up to a power
   /// of two, 1 Ki to 1 Mi. The first recording of a runtime decides; each takes 64 bytes, until the
