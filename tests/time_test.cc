@@ -88,6 +88,45 @@ TEST(after_func, accepts_a_move_only_function) {
   EXPECT_EQ(seen, 5);
 }
 
+/// Its handle waits for it as for one that returns nothing.
+TEST(after_func, discards_what_its_function_returns) {
+  std::atomic<bool> begun = false;
+  std::atomic<bool> go_on = false;
+  std::atomic<bool> ended = false;
+  std::thread helper;
+  {
+    const auto t = after_func(1ms, [&] {
+      begun = true;
+      while (!go_on) std::this_thread::yield();
+      ended = true;
+      return 1;
+    });
+    ASSERT_TRUE(eventually([&] { return begun.load(); }));
+    helper = std::thread([&] {
+      std::this_thread::sleep_for(20ms);
+      go_on = true;
+    });
+  }
+  EXPECT_TRUE(ended) << "the handle is destroyed, and its callback runs";
+  helper.join();
+}
+
+TEST(every, calls_a_function_that_returns_something_once_at_a_time) {
+  std::atomic<int> running = 0;
+  std::atomic<int> most = 0;
+  std::atomic<int> calls = 0;
+  const auto e = every(1ms, [&]() -> bool {
+    const int now = ++running;
+    if (now > most) most = now;
+    std::this_thread::sleep_for(3ms);
+    --running;
+    ++calls;
+    return true;
+  });
+  ASSERT_TRUE(eventually([&] { return calls >= 10; }));
+  EXPECT_EQ(most, 1);
+}
+
 /// Counts its instances.
 struct counted {
   static inline std::atomic<int> alive = 0;

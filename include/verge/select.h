@@ -78,8 +78,12 @@ detail::otherwise_case<std::decay_t<F>> otherwise(F&& handler = F()) {
 /// Waits until a case is ready, performs it, and returns its index.
 template <class... Cases>
 auto select(Cases&&... cases) {
-  return detail::select_operation<decltype(detail::as_case(std::forward<Cases>(cases)))...>(
-      std::in_place, detail::as_case(std::forward<Cases>(cases))...);
+  if constexpr ((true & ... & detail::check_case<Cases>())) {
+    return detail::select_operation<decltype(detail::as_case(std::forward<Cases>(cases)))...>(
+        std::in_place, detail::as_case(std::forward<Cases>(cases))...);
+  } else {
+    return detail::select_operation<>(std::in_place);
+  }
 }
 
 }  // namespace verge

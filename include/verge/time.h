@@ -55,8 +55,9 @@
 /// returns an empty optional. A channel whose timer no longer exists (an after() that has fired, a
 /// timer whose handle was destroyed) stays open and delivers nothing more.
 ///
-/// A callback may be a coroutine function. Its call ends when it has spawned the coroutine, which
-/// is a separate task: no handle waits for it.
+/// What a callback returns is discarded, unless that is a task: a callback may be a coroutine
+/// function. Its call ends when it has spawned the coroutine, which is a separate task: no handle
+/// waits for it.
 ///
 /// Deadlock. The destructor of a handle, and assignment to it, wait for a running callback. So do
 /// reset() of a std::optional or std::unique_ptr that holds a timer, and erase() of such a map
@@ -182,6 +183,21 @@ timer after_func(runtime& rt, std::chrono::time_point<Clock, Duration> when, F&&
   return detail::handle_access::make<timer>(
       detail::start_func_timer_at(detail::timers_of(rt), detail::count_of(when), std::forward<F>(f),
                                   detail::slack_of(options), options.label));
+}
+
+/// Mistakes, each a compile-time error that says what to write.
+template <class Number, class F>
+requires std::is_arithmetic_v<Number> timer after_func(Number /*d*/, F&& /*f*/,
+                                                       timer_options /*options*/ = {}) {
+  static_assert(!std::is_same_v<Number, Number>, "a delay has a unit: after_func(5s, f)");
+  return {};
+}
+template <class F, class Rep, class Period>
+requires std::is_invocable_v<F> timer after_func(F&& /*f*/,
+                                                 std::chrono::duration<Rep, Period> /*d*/,
+                                                 timer_options /*options*/ = {}) {
+  static_assert(!std::is_same_v<Rep, Rep>, "the delay comes first: after_func(5s, f)");
+  return {};
 }
 
 /// Returns a channel that receives the time after `d`. Dropping the channel stops the timer.
@@ -334,6 +350,23 @@ ticker every(runtime& rt, std::chrono::time_point<Clock, Duration> start,
       detail::ticking(policy, options), options.label));
 }
 
+/// Mistakes, each a compile-time error that says what to write.
+template <class Number, class F>
+requires std::is_arithmetic_v<Number> ticker every(Number /*period*/, F&& /*f*/,
+                                                   missed_ticks /*policy*/ = missed_ticks::skip,
+                                                   timer_options /*options*/ = {}) {
+  static_assert(!std::is_same_v<Number, Number>, "a period has a unit: every(5s, f)");
+  return {};
+}
+template <class F, class Rep, class Period>
+requires std::is_invocable_v<F> ticker every(F&& /*f*/,
+                                             std::chrono::duration<Rep, Period> /*period*/,
+                                             missed_ticks /*policy*/ = missed_ticks::skip,
+                                             timer_options /*options*/ = {}) {
+  static_assert(!std::is_same_v<Rep, Rep>, "the period comes first: every(5s, f)");
+  return {};
+}
+
 /// Returns the channel of a ticker without a handle: it ticks until the channel is dropped. If the
 /// period is zero or less, the channel never delivers.
 template <class Rep, class Period>
@@ -361,6 +394,14 @@ detail::sleep_operation sleep(runtime& rt, std::chrono::duration<Rep, Period> d,
                               timer_options options = {}) {
   return detail::sleep_operation::for_delay(saturate(d).count(), &detail::timers_of(rt),
                                             detail::slack_of(options));
+}
+/// A mistake, and a compile-time error that says what to write.
+template <class Number>
+requires std::is_arithmetic_v<Number> detail::sleep_operation sleep(Number /*d*/,
+                                                                    timer_options /*options*/ = {})
+noexcept {
+  static_assert(!std::is_same_v<Number, Number>, "a sleep has a unit: sleep(5s)");
+  return detail::sleep_operation::for_delay(0, nullptr, 0);
 }
 /// The same until a time point of verge::clock or std::chrono::steady_clock.
 template <class Clock, class Duration>

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include <verge/detail/limit.h>
@@ -98,8 +99,13 @@ auto timeout(Op&& op, std::chrono::duration<Rep, Period> limit) {
 }
 /// Runs `work` and cancels it after `limit`.
 template <class T, class Rep, class Period>
-task<T> timeout(task<T> work, std::chrono::duration<Rep, Period> limit) {
+task<T> timeout(task<T>&& work, std::chrono::duration<Rep, Period> limit) {
   return detail::limited_task(detail::time_limit{saturate(limit)}, std::move(work));
+}
+template <class T, class Rep, class Period>
+task<T> timeout(task<T>& /*work*/, std::chrono::duration<Rep, Period> /*limit*/) {
+  static_assert(!std::is_same_v<T, T>, "a task is awaited once: write timeout(std::move(t), ...)");
+  return {};
 }
 
 }  // namespace verge

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include <verge/context.h>
@@ -105,8 +106,13 @@ auto under(context ctx, Op&& op) {
 }
 /// Runs `work` and cancels it when ctx is done.
 template <class T>
-task<T> under(context ctx, task<T> work) {
+task<T> under(context ctx, task<T>&& work) {
   return detail::limited_task(detail::context_limit{std::move(ctx)}, std::move(work));
+}
+template <class T>
+task<T> under(const context& /*ctx*/, task<T>& /*work*/) {
+  static_assert(!std::is_same_v<T, T>, "a task is awaited once: write under(ctx, std::move(t))");
+  return {};
 }
 
 }  // namespace verge

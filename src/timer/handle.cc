@@ -19,8 +19,9 @@ namespace {
 
 [[noreturn, gnu::cold, gnu::noinline]] void throw_no_timer(const char* what) {
   throw std::logic_error(std::string("verge: ") + what +
-                         " of a timer that was never started: give the handle a timer first, from "
-                         "verge::timer, verge::ticker, after_func or every");
+                         " of a handle that has no timer: it was never given one, or it was moved "
+                         "from or detached. Give it one, from verge::timer, verge::ticker, "
+                         "after_func or every");
 }
 
 /// The timer of a handle; an error that says what to do if there is none.

@@ -7,6 +7,8 @@
 #include <verge/select.h>
 #include <verge/task.h>
 #include <verge/time.h>
+#include <verge/timeout.h>
+#include <verge/under.h>
 
 #include <memory>
 #include <utility>
@@ -16,6 +18,7 @@ using namespace std::chrono_literals;
 const auto when = verge::clock::time_point();
 const auto wants_int = [](int) {};
 verge::task<int> answer();
+verge::task<long> other();
 
 verge::task<int> awaits_a_named_task() {
   auto t = answer();
@@ -39,8 +42,31 @@ void passes_what_cannot_be_copied() {
   auto g = [p = std::make_unique<int>()]() -> verge::task<> { co_return; };
   verge::after_func(1s, std::move(g)).detach();  // error: std::shared_ptr
   auto t = answer();
-  verge::go(t).detach();            // error: go(std::move(t))
+  verge::go(t).detach();            // error: pass it with std::move(t)
   verge::go(answer(), 1).detach();  // error: it has them already
+}
+
+void returns_what_must_be_awaited(verge::runtime& rt, const verge::context& ctx) {
+  verge::after_func(1s, [] { return verge::sleep(1s); }).detach();  // error: make it a coroutine
+  verge::every(1s, &verge::yield).detach();                         // error: make it a coroutine
+  verge::after_func(ctx, [] { return verge::yield(); }).detach();   // error: make it a coroutine
+  verge::go(rt, [] { return verge::sleep(2s); }).detach();          // error: make it a coroutine
+}
+
+void takes_it_in_another_order() {
+  verge::after_func(5, [] {}).detach();   // error: a delay has a unit
+  verge::every(5, [] {}).detach();        // error: a period has a unit
+  verge::after_func([] {}, 5s).detach();  // error: the delay comes first
+  verge::every([] {}, 5s).detach();       // error: the period comes first
+  verge::sleep(5).wait();                 // error: a sleep has a unit
+}
+
+void names_a_task(verge::runtime& rt, const verge::context& ctx) {
+  auto t = answer();
+  verge::go(verge::timeout(t, 1s)).detach();  // error: timeout(std::move(t), ...)
+  verge::go(verge::under(ctx, t)).detach();   // error: under(ctx, std::move(t))
+  auto u = other();
+  rt.run(u);  // error: pass it with std::move(t)
 }
 
 verge::task<> retries_what_does_not_fit(verge::context ctx) {
@@ -60,4 +86,5 @@ void handles_it_wrongly(verge::chan<int> ch) {
   verge::select(verge::send(ch, 1, [](int) {})).wait();       // error: takes nothing
   verge::select(verge::otherwise([](int) {})).wait();         // error: takes nothing
   verge::select(verge::recv(ch, [] { return answer(); })).wait();  // error: returns nothing
+  verge::select([] {}).wait();                                     // error: the cases of a select
 }

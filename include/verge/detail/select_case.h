@@ -134,6 +134,15 @@ std::remove_cvref_t<Case> as_case(Case&& c) requires requires {
 }
 { return std::forward<Case>(c); }
 
+/// Whether that is a case. If not, that is an error which says so, and the only one.
+template <class Case>
+constexpr bool check_case() {
+  constexpr bool is_case = requires(Case && c) { as_case(std::forward<Case>(c)); };
+  static_assert(is_case,
+                "the cases of a select are recv(ch, ...), send(ch, value, ...) and otherwise(...)");
+  return is_case;
+}
+
 template <class Case>
 inline constexpr bool is_otherwise = false;
 template <class F>

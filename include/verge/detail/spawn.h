@@ -24,6 +24,14 @@ struct task_traits<task<T>> {
   using value_type = T;
 };
 
+/// Whether a result is an operation that has yet to be awaited, such as verge::sleep(1s), and not a
+/// task: a function that returns one has done nothing so far.
+template <class T>
+inline constexpr bool is_pending_operation =
+    !task_traits<T>::is_task &&
+    (
+        requires(T & t) { t.operator co_await(); } || requires(T & t) { t.await_ready(); });
+
 /// A call with its arguments, to be made later.
 template <class Work, class... Parts>
 class bound_call {
@@ -75,19 +83,27 @@ auto launch(scheduler& s, Work&& work) {
   return task_access::handle_of(*record.release());
 }
 
-/// Whether go(f, args...) can run that. If not, that is an error which says why, and the only one.
+/// Whether go(f, args...), run(f) or spawn(f) can run that. If not, that is an error which says why, and the only one.
 template <class F, class... Args>
 constexpr bool check_work() {
   using work = std::decay_t<F>;
   if constexpr (task_traits<work>::is_task) {
-    static_assert(std::is_same_v<F, work>, "a task is run once: write go(std::move(t))");
+    static_assert(std::is_same_v<F, work>, "a task is run once: pass it with std::move(t)");
     static_assert(sizeof...(Args) == 0, "a task takes no arguments: it has them already");
     return std::is_same_v<F, work> && sizeof...(Args) == 0;
   } else {
     static_assert(std::is_invocable_v<work, std::decay_t<Args>...>,
-                  "go(f, args...) runs a task, or something that can be called with the arguments: "
-                  "these do not fit (they are copied or moved, wrap a reference in std::ref)");
-    return std::is_invocable_v<work, std::decay_t<Args>...>;
+                  "this runs a task, or something that can be called with the arguments: these do "
+                  "not fit (they are copied or moved, wrap a reference in std::ref)");
+    if constexpr (std::is_invocable_v<work, std::decay_t<Args>...>) {
+      using result = std::invoke_result_t<work, std::decay_t<Args>...>;
+      static_assert(!is_pending_operation<result>,
+                    "this function returns an operation and does not wait for it: make it a "
+                    "coroutine, []() -> verge::task<> { co_await ...; }");
+      return !is_pending_operation<result>;
+    } else {
+      return false;
+    }
   }
 }
 

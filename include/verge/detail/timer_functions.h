@@ -83,14 +83,17 @@ void take_callback(timer_node& t, std::int64_t now) noexcept;
 void run_callback(runnable& r) noexcept;
 scheduler& scheduler_of(const timer_node& t) noexcept;
 
-/// One call of a timer's function.
+template <class F>
+inline constexpr bool is_coroutine_function = task_traits<std::invoke_result_t<F&>>::is_task;
+
+/// One call of a timer's function. A result that is not a task is discarded.
 template <class F>
 void call_function(timer_node& t, F& f) {
-  if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
-    f();
-  } else {
-    // A coroutine: the function is copied, for the timer may be freed before the coroutine ends.
+  if constexpr (is_coroutine_function<F>) {
+    // The function is copied, for the timer may be freed before the coroutine ends.
     spawn(scheduler_of(t), F(f)).detach();
+  } else {
+    static_cast<void>(f());
   }
 }
 
@@ -112,30 +115,31 @@ inline constexpr timer_behaviour callback_behaviour{
     .written = written_as<F>(),
     .labelled = Labelled};
 
-/// What a timer, a ticker or a context can call. A coroutine function is copied for every call.
-template <class F>
-concept callback = std::constructible_from<std::decay_t<F>, F> && std::invocable < std::decay_t<F>
-& > &&(std::is_void_v<std::invoke_result_t<std::decay_t<F>&>> ||
-       std::copy_constructible<std::decay_t<F>>);
-
-/// Whether it is a callback. If not, that is an error which says why, and the only one: callers
-/// instantiate nothing with F then.
+/// Whether a timer, a ticker or a context can call it. If not, that is an error which says why, and
+/// the only one: callers instantiate nothing with F then.
 template <class F>
 constexpr bool check_callback() {
   using f = std::decay_t<F>;
   static_assert(std::is_invocable_v<f&>,
                 "a callback takes no arguments: let a lambda capture what the function needs");
-  if constexpr (std::invocable<f&>) {
-    static_assert(std::is_constructible_v<f, F>,
-                  "this callback cannot be copied: pass it with std::move");
-    static_assert(std::is_void_v<std::invoke_result_t<f&>> || std::copy_constructible<f>,
+  if constexpr (!std::is_invocable_v<f&>) {
+    return false;
+  } else {
+    constexpr bool can_be_made = std::is_constructible_v<f, F>;
+    static_assert(can_be_made, "this callback cannot be copied: pass it with std::move");
+    constexpr bool can_be_called = !is_coroutine_function<f> || std::is_copy_constructible_v<f>;
+    static_assert(can_be_called,
                   "a coroutine function is copied for every call: keep what cannot be copied in a "
                   "std::shared_ptr");
+    constexpr bool waits = !is_pending_operation<std::invoke_result_t<f&>>;
+    static_assert(waits,
+                  "this callback returns an operation and does not wait for it: make it a "
+                  "coroutine, []() -> verge::task<> { co_await ...; }");
+    return can_be_made && can_be_called && waits;
   }
-  return callback<F>;
 }
 
-template <callback F>
+template <class F>
 void refuse_null(const F& f) {
   if constexpr (requires { static_cast<bool>(f == nullptr); }) {
     if (f == nullptr) throw std::invalid_argument("verge: a timer needs a function to call");
@@ -143,7 +147,7 @@ void refuse_null(const F& f) {
 }
 
 /// A timer with a function that has yet to be started.
-template <std::size_t Room, callback F>
+template <std::size_t Room, class F>
 timer_node& make_func_timer(clockwork& of, F&& f) {
   using callable = std::decay_t<F>;
   refuse_null(f);
@@ -171,7 +175,7 @@ timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t sl
                               const timer_behaviour& does, small_payload payload);
 
 /// Makes and starts a timer with a function, by start(node); or leaves nothing behind.
-template <callback F, class Start>
+template <class F, class Start>
 timer_node* make_and_start(clockwork& of, F&& f, Start start) {
   timer_node& t = make_func_timer<payload_bytes>(of, std::forward<F>(f));
   try {
@@ -185,7 +189,7 @@ timer_node* make_and_start(clockwork& of, F&& f, Start start) {
 }
 
 /// The same with a label, in the second half of the payload.
-template <callback F, class Start>
+template <class F, class Start>
 timer_node* make_and_start_labelled(clockwork& of, F&& f, const char* label, Start start) {
   using callable = std::decay_t<F>;
   timer_node& t = make_func_timer<periodic_payload_bytes>(of, std::forward<F>(f));
