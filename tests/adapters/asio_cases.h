@@ -238,11 +238,13 @@ TEST(asio_timer, may_have_an_executor_of_any_type) {
   EXPECT_EQ(called, 100);
 }
 
+/// Its pool is shared with the handler, which may have the last reference: a handler that was moved
+/// from has none.
 template <class T>
 struct counting_allocator {
   using value_type = T;
-  int* live;
-  explicit counting_allocator(int* n) : live(n) {}
+  std::shared_ptr<int> live;
+  explicit counting_allocator(std::shared_ptr<int> n) : live(std::move(n)) {}
   template <class U>
   counting_allocator(const counting_allocator<U>& other) : live(other.live) {}
   T* allocate(std::size_t n) {
@@ -261,7 +263,7 @@ struct counting_allocator {
 
 struct handler_with_allocator {
   using allocator_type = counting_allocator<void>;
-  int* live;
+  std::shared_ptr<int> live;
   int* seen;
   void operator()(error_code) const { *seen = *live; }
   allocator_type get_allocator() const { return allocator_type(live); }
@@ -270,12 +272,13 @@ struct handler_with_allocator {
 TEST(asio_timer, uses_the_handlers_allocator_and_has_freed_all_when_it_is_called) {
   io_context io;
   timer t(io, 1ms);
-  int live = 0;
+  const auto live = std::make_shared<int>(0);
   int seen = -1;
-  t.async_wait(handler_with_allocator{&live, &seen});
-  EXPECT_EQ(live, 1);
+  t.async_wait(handler_with_allocator{live, &seen});
+  EXPECT_EQ(*live, 1);
   io.run();
   EXPECT_EQ(seen, 0);
+  EXPECT_EQ(live.use_count(), 1);
 }
 
 #if VERGE_TEST_SLOTS

@@ -103,37 +103,63 @@ TYPED_TEST_P(loop_suite, a_hundred_thousand_from_other_threads_are_never_early_o
   using namespace std::chrono_literals;
   const int count = scale(100'000, 10'000);
   constexpr int threads = 3;
+  struct timer {
+    clock::time_point due{};     // by the thread that started it
+    clock::time_point called{};  // by the loop
+    bool was_stopped{false};
+  };
   TypeParam loop;
   auto& timers = loop.timers();
-  std::atomic<int> called = 0;
-  std::atomic<int> stopped = 0;
-  std::atomic<int> early = 0;
-  const auto settle = [&] {
-    if (called + stopped == count) timers.start(0s, [&] { loop.stop(); });
+  std::vector<timer> all(static_cast<std::size_t>(count));
+  std::atomic<int> ended = 0;
+  std::atomic<int> resets = 0;
+  const auto end = [&] {
+    if (++ended == count) timers.start(0s, [&] { loop.stop(); });
   };
   std::vector<std::thread> users;
   for (int user = 0; user < threads; ++user) {
     users.emplace_back([&, user] {
       std::mt19937_64 random(static_cast<std::uint64_t>(user) + 1);
+      const auto soon = [&] {
+        return clock::now() + std::chrono::nanoseconds(random() % 40'000'000);
+      };
       for (int i = user; i < count; i += threads) {
-        const auto when = clock::now() + std::chrono::nanoseconds(random() % 40'000'000);
-        const auto t = timers.start(when, [&, when] {
-          if (clock::now() < when) ++early;
-          ++called;
-          settle();
+        timer& mine = all[static_cast<std::size_t>(i)];
+        mine.due = soon();
+        const auto t = timers.start(mine.due, [&] {
+          mine.called = clock::now();
+          end();
         });
-        if (random() % 4 == 0 && timers.stop(t)) {
-          ++stopped;
-          settle();
+        // Some are stopped, and some get another time, earlier or later.
+        const auto other = soon();
+        switch (random() % 4) {
+          case 0:
+            mine.was_stopped = timers.stop(t);
+            if (mine.was_stopped) end();
+            break;
+          case 1:
+            if (!timers.reset(t, other)) break;
+            mine.due = other;
+            ++resets;
+            break;
+          default:
+            break;
         }
       }
     });
   }
   loop.run();
   for (auto& u : users) u.join();
-  EXPECT_EQ(called + stopped, count);
+  int stopped = 0;
+  for (const timer& t : all) {
+    stopped += t.was_stopped ? 1 : 0;
+    ASSERT_EQ(t.called == clock::time_point(), t.was_stopped);
+    if (t.was_stopped) continue;
+    ASSERT_GE(t.called, t.due) << "early";
+  }
+  EXPECT_EQ(ended, count);
   EXPECT_GT(stopped, 0);
-  EXPECT_EQ(early, 0);
+  EXPECT_GT(resets, 0);
 }
 
 // The callbacks are destroyed, not called; the loop works on without the timers.

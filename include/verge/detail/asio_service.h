@@ -47,14 +47,23 @@
 ///    work that keeps the context's run() from returning, for all waits in the queue; so it is
 ///    set for waits that never end, too. If the queue has become empty it is dropped, but not
 ///    before the last wait has been posted, and so is work of its executor. Each setting has a
-///    number, by which a handler of an earlier setting recognises that it is outdated.
+///    number, by which a handler of an earlier setting recognises that it is outdated. Two of
+///    Asio's timers take turns as the alarm: the one before is cancelled once the new one is set,
+///    so that an alarm which cannot be set, for lack of memory, leaves that one as it was.
 namespace verge::detail {
 
 template <class Asio>
 class asio_service;
 
+/// A place in the list of a timer's waits: a ring that the list itself closes. No neighbour before:
+/// not linked.
+struct asio_wait_links {
+  asio_wait_links* before = nullptr;
+  asio_wait_links* after = nullptr;
+};
+
 /// One async_wait. What follows it depends on the handler (asio_wait.h).
-class asio_wait_base {
+class asio_wait_base : asio_wait_links {
  public:
   asio_wait_base() = default;
   asio_wait_base(const asio_wait_base&) = delete;
@@ -76,8 +85,7 @@ class asio_wait_base {
   using queue = basic_timer_queue<asio_wait_base*, clock>;
   enum class stage : std::uint8_t { waiting, fired, cancelled };
 
-  asio_wait_base* next_ = nullptr;
-  asio_wait_base** link_ = nullptr;  ///< what points to this; nullptr: not linked
+  asio_wait_base* next_ = nullptr;  ///< the next that the thread which cancelled it has to post
   queue::id id_;
   clock::time_point when_;
   std::atomic<stage> stage_ = stage::waiting;  ///< written under the mutex
@@ -86,27 +94,38 @@ class asio_wait_base {
 /// The waits of one timer, oldest first.
 class asio_wait_list {
  public:
-  [[nodiscard]] asio_wait_base* first() const noexcept { return first_; }
+  asio_wait_list() noexcept { clear(); }
+  asio_wait_list(const asio_wait_list&) = delete;
+  asio_wait_list& operator=(const asio_wait_list&) = delete;
+
+  [[nodiscard]] asio_wait_base* first() const noexcept {
+    return ring_.after == &ring_ ? nullptr : static_cast<asio_wait_base*>(ring_.after);
+  }
   void add(asio_wait_base& w) noexcept {
-    asio_wait_base** end = &first_;
-    while (*end != nullptr) end = &(*end)->next_;
-    *end = &w;
-    w.link_ = end;
-    w.next_ = nullptr;
+    w.before = ring_.before;
+    w.after = &ring_;
+    w.before->after = &w;
+    ring_.before = &w;
   }
+  static bool has(const asio_wait_base& w) noexcept { return w.before != nullptr; }
   static void remove(asio_wait_base& w) noexcept {
-    if (w.link_ == nullptr) return;
-    *w.link_ = w.next_;
-    if (w.next_ != nullptr) w.next_->link_ = w.link_;
-    w.link_ = nullptr;
+    if (!has(w)) return;
+    w.after->before = w.before;
+    std::exchange(w.before, nullptr)->after = w.after;
   }
+  /// This list is empty.
   void take_from(asio_wait_list& other) noexcept {
-    first_ = std::exchange(other.first_, nullptr);
-    if (first_ != nullptr) first_->link_ = &first_;
+    if (other.first() == nullptr) return;
+    ring_ = other.ring_;
+    ring_.before->after = &ring_;
+    ring_.after->before = &ring_;
+    other.clear();
   }
 
  private:
-  asio_wait_base* first_ = nullptr;
+  void clear() noexcept { ring_.before = ring_.after = &ring_; }
+
+  asio_wait_links ring_;
 };
 
 /// The part of a timer that the service guards.
@@ -134,7 +153,9 @@ class asio_service : public Asio::execution_context::service {
   /// alarm's handler runs where Asio completes it, whatever the executor.
   void use(const any_executor& executor) {
     const lock held(mutex_);
-    if (!alarm_ && !is_shut_down_) alarm_.emplace(executor);
+    if (is_shut_down_) return;
+    for (auto& alarm : alarms_)
+      if (!alarm) alarm.emplace(executor);
   }
 
   /// Begins a wait until the timer's expiry. Throws std::bad_alloc, and has changed nothing then.
@@ -145,7 +166,7 @@ class asio_service : public Asio::execution_context::service {
       return w.destroy();
     }
     w.when_ = std::min(timer.expiry, never);
-    // Unless it comes before the alarm, the alarm sees to it, and the clock need not be read.
+    // If it is due after the alarm, the alarm will find it, and the clock need not be read.
     const bool passed = (!is_set_ || w.when_ < set_for_) && has_passed(w.when_);
     if (passed) {
       w.stage_.store(stage::fired, std::memory_order_relaxed);
@@ -179,7 +200,7 @@ class asio_service : public Asio::execution_context::service {
   /// Cancels one wait. Returns it if the caller must post it, and then call drop_if_idle().
   asio_wait_base* cancel(asio_wait_base& w) noexcept {
     const lock held(mutex_);
-    if (w.link_ == nullptr) return nullptr;  // claimed or cancelled before
+    if (!asio_wait_list::has(w)) return nullptr;  // claimed or cancelled before
     asio_wait_list::remove(w);
     return unschedule(w) ? &w : nullptr;
   }
@@ -199,7 +220,7 @@ class asio_service : public Asio::execution_context::service {
     const lock held(mutex_);
     if (simulated_) return;
     simulated_.emplace(seed);
-    is_set_ = false;
+    if (std::exchange(is_set_, false)) alarm().cancel();
     set_alarm();
   }
   /// When the first wait ends; nothing if none can.
@@ -214,12 +235,13 @@ class asio_service : public Asio::execution_context::service {
     const lock held(mutex_);
     if (!queue_.empty() || !is_set_ || is_shut_down_) return;
     is_set_ = false;
+    alarm().cancel();
     ++setting_;
-    alarm_->cancel();
   }
 
-  /// Posts what is due.
-  void run_due() {
+  /// Posts what is due. If there is no memory for the next alarm the program ends, as later waits
+  /// would never end.
+  void run_due() noexcept {
     lock held(mutex_);
     if (simulated_) return run_simulated(held);
     for (;;) {
@@ -247,13 +269,15 @@ class asio_service : public Asio::execution_context::service {
   /// The context is being destroyed: handlers are destroyed without being called.
   void shutdown() override {
     std::vector<asio_wait_base*> pending;
-    std::optional<typename Asio::steady_timer> alarm;
+    std::array<std::optional<typename Asio::steady_timer>, 2> alarms;
     {
       const lock held(mutex_);
       is_shut_down_ = true;
       // Asio's service of timers may be younger than this one, and is destroyed first then.
-      if (alarm_) alarm.emplace(std::move(*alarm_));
-      alarm_.reset();
+      for (std::size_t i = 0; i < alarms.size(); ++i) {
+        if (alarms_[i]) alarms[i].emplace(std::move(*alarms_[i]));
+        alarms_[i].reset();
+      }
       pending.reserve(queue_.size());
       while (auto w = queue_.pop(clock::time_point::max())) pending.push_back(*w);
       for (asio_wait_base* w : pending) asio_wait_list::remove(*w);
@@ -344,12 +368,17 @@ class asio_service : public Asio::execution_context::service {
     if (queue_.empty() || is_shut_down_) return;
     const auto when = simulated_ ? never : std::min(queue_.next().value_or(never), never);
     if (is_set_ && when >= set_for_) return;
-    is_set_ = false;
-    alarm_->expires_at(std::chrono::steady_clock::time_point(when.time_since_epoch()));
-    alarm_->async_wait(Asio::run_inline(on_alarm{this, ++setting_}));
+    auto& next = *alarms_[(setting_ + 1) % 2];
+    next.expires_at(std::chrono::steady_clock::time_point(when.time_since_epoch()));
+    next.async_wait(Asio::run_inline(on_alarm{this, setting_ + 1}));
+    if (is_set_) alarm().cancel();
+    ++setting_;
     set_for_ = when;
     is_set_ = true;
   }
+  /// The one of the last setting.
+  auto& alarm() noexcept { return *alarms_[setting_ % 2]; }
+
   void alarm_rang(std::uint64_t setting) {
     {
       const lock held(mutex_);
@@ -365,7 +394,7 @@ class asio_service : public Asio::execution_context::service {
 
   std::mutex mutex_;
   asio_wait_base::queue queue_;
-  std::optional<typename Asio::steady_timer> alarm_;
+  std::array<std::optional<typename Asio::steady_timer>, 2> alarms_;
   clock::time_point set_for_;
   std::uint64_t setting_ = 0;
   bool is_set_ = false;

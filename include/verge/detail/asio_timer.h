@@ -56,7 +56,7 @@ class asio_timer {
       Context& context, Expiry expiry)
       : asio_timer(Executor(context.get_executor()), expiry) {}
 
-  /// The waits go with it.
+  /// The waits move with it.
   asio_timer(asio_timer&& other) noexcept : executor_(other.executor_), service_(other.service_) {
     service_->move(other.state_, state_);
   }
@@ -151,6 +151,44 @@ std::size_t run_simulated(simulation& sim, Context& context, clock::time_point l
   return sim.run(simulated_loop<Asio>(timers, context, limit));
 }
 
+/// Which Asio an io_context is of.
+template <class Context>
+struct asio_of {};
+
 }  // namespace verge::detail
+
+namespace verge {
+
+/// Runs the context in simulated time: handlers run at once, and when none is ready, time moves to
+/// the next timer. A day takes milliseconds, and the same seed gives the same run: it decides the
+/// order of timers that are due at the same time. `Context` is asio::io_context or
+/// boost::asio::io_context.
+///
+///   verge::simulation sim(seed);
+///   asio::io_context io;
+///   ...                                                 // verge::asio_timer, verge::clock
+///   verge::run_simulated(sim, io);
+///
+/// Returns the number of handlers that ran when the context has no work left or is stopped, or when
+/// `d` of simulated time has passed. Throws verge::deadlock if the context waits for something else
+/// than verge's timers, which no time brings. Handlers run on a thread of the simulation, while the
+/// caller waits, and must not block. Sockets work if both ends are in the context. From the first
+/// call on, timers of this context fire only in this function.
+template <class Context>
+requires requires { typename detail::asio_of<Context>::type; }
+std::size_t run_simulated(simulation& sim, Context& context) {
+  using asio = typename detail::asio_of<Context>::type;
+  return detail::run_simulated<asio>(sim, context, clock::time_point::max());
+}
+template <class Context, class Rep, class Period>
+requires requires { typename detail::asio_of<Context>::type; }
+std::size_t run_simulated(simulation& sim, Context& context, std::chrono::duration<Rep, Period> d) {
+  using asio = typename detail::asio_of<Context>::type;
+  const auto left = clock::time_point::max() - sim.now();
+  const auto limit = sim.now() + std::clamp<clock::duration>(saturate(d), {}, left);
+  return detail::run_simulated<asio>(sim, context, limit);
+}
+
+}  // namespace verge
 
 #pragma GCC visibility pop

@@ -91,9 +91,7 @@ class asio_wait final : public asio_wait_base {
   }
   void destroy() noexcept override {
     if (ticket_) ticket_->detach();
-    own_allocator memory(Asio::allocator_of(handler_));
-    this->~asio_wait();
-    own_traits::deallocate(memory, this, 1);
+    destroy(own_allocator(Asio::allocator_of(handler_)));
   }
 
  private:
@@ -107,6 +105,10 @@ class asio_wait final : public asio_wait_base {
     }
   }
   ~asio_wait() override = default;
+  void destroy(own_allocator memory) noexcept {
+    this->~asio_wait();
+    own_traits::deallocate(memory, this, 1);
+  }
 
   /// A type-erased executor can count its work itself: 56 bytes instead of a guard's 128.
   static constexpr bool is_erased = std::is_same_v<executor, typename Asio::any_io_executor>;
@@ -130,7 +132,7 @@ class asio_wait final : public asio_wait_base {
     }
   }
 
-  /// What is posted. If the executor destroys it uncalled, so it does the wait.
+  /// What is posted. If the executor destroys it uncalled, it destroys the wait.
   class call {
    public:
     using allocator_type = allocator;
@@ -165,9 +167,10 @@ class asio_wait final : public asio_wait_base {
     // The handler's executor has work until the handler has returned.
     [[maybe_unused]] const auto handler_work = std::move(handler_work_);
     [[maybe_unused]] const auto erased = keep_erased();
+    // Asked for while the handler still has it.
+    own_allocator memory(Asio::allocator_of(handler_));
     Handler handler(std::move(handler_));
-    ticket_.reset();
-    destroy();
+    destroy(std::move(memory));
     std::move(handler)(cancelled ? Asio::aborted() : typename Asio::error_code());
   }
 
