@@ -4,6 +4,7 @@
 #include <verge/time.h>
 #include <verge/version.h>
 
+#include <climits>
 #include <cstring>
 
 #include "boundary.h"
@@ -15,7 +16,8 @@ extern "C" {
 const char* verge_version(void) { return verge::version(); }
 
 const char* verge_strerror(int error) {
-  const int code = error < 0 ? -error : error;
+  // The least int has no positive counterpart, and means nothing.
+  const int code = error < 0 && error != INT_MIN ? -error : error;
   switch (code) {
     case 0:
       return "no error";

@@ -24,12 +24,11 @@ struct verge_simulation {
   verge::simulation it;
 };
 
-/// One of the two handles is empty.
+/// One of the two handles is empty. The options are those of every reset.
 struct verge_timer {
-  explicit verge_timer(verge::timer t) noexcept : once(std::move(t)) {}
-  explicit verge_timer(verge::ticker t) noexcept : periodic(std::move(t)) {}
   verge::timer once;
   verge::ticker periodic;
+  verge::timer_options options;
 };
 
 struct verge_queue {

@@ -13,8 +13,9 @@
  *
  * Functions that return int return 0, or a number where they say so, or a negative errno, which
  * verge_strerror() explains. -EINVAL: a pointer is NULL that must not be, a period is not positive,
- * or an option is out of range. -ENOMEM: there is no memory; nothing has changed. -EDEADLK: nothing
- * can happen any more in a simulation. Nothing is thrown.
+ * or an option is out of range. -E2BIG: the options have a field that the library does not know,
+ * because it is older than the header. -ENOMEM: there is no memory; nothing has changed. -EDEADLK:
+ * nothing can happen any more in a simulation. Nothing is thrown.
  *
  * Every function may be called from any thread, except where it says otherwise. Functions with
  * "free" in their name take NULL.
@@ -112,7 +113,8 @@ typedef struct verge_timer_options {
 } verge_timer_options;
 
 /* Calls callback(argument) once after `delay`, on a thread of the runtime. The callback may block.
- * The calls of one timer do not overlap. */
+ * The calls of one timer do not overlap. The callback may run before this function returns; *timer
+ * is set by then, so it may stop, reset or free the timer. */
 int verge_after(verge_timer** timer, int64_t delay, verge_callback callback, void* argument,
                 verge_callback destroy, const verge_timer_options* options);
 /* The same at a time of verge_now(). */
@@ -125,8 +127,8 @@ int verge_every(verge_timer** timer, int64_t period, verge_callback callback, vo
 /* Returns 1 if the timer was pending: it will not be called. Returns 0 if it had fired or been
  * stopped; a call may be running. */
 int verge_timer_stop(verge_timer* timer);
-/* Makes the timer fire once, `delay` from now, or tick every `delay`, whatever its state. Returns 1
- * if it was pending. */
+/* Makes the timer fire once, `delay` from now, or tick every `delay`, whatever its state. It keeps
+ * the slack and the precision that it was started with. Returns 1 if it was pending. */
 int verge_timer_reset(verge_timer* timer, int64_t delay);
 /* The same at a time. Not for timers of verge_every: -EINVAL. */
 int verge_timer_reset_at(verge_timer* timer, int64_t when);

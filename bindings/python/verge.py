@@ -12,7 +12,8 @@
     asyncio.run(main(), loop_factory=verge.EventLoop)     # Python 3.12; before: new_event_loop
 
 Times and durations are seconds, as in Python's own modules; a number of them is exact to the
-nanosecond only as far as a float is, so verge.now_ns() and the `..._ns` arguments take integers.
+nanosecond only as far as a float is, so verge.now_ns(), Queue.start_at_ns() and Queue.next_ns() have
+integers.
 
 Callbacks of after() and every() run on threads of verge's runtime. Those of a Queue run on the
 thread that calls run(). The library is found as libverge-c.so, or where the environment variable
@@ -146,10 +147,12 @@ _live = set()
 class Timer:
     """A timer of after() or every(). It is stopped when it is closed, or no longer referenced."""
 
-    def __init__(self, start, delay, function, arguments):
+    def __init__(self, start, delay, function, arguments, slack, precise):
         self._handle = ctypes.c_void_p()
+        options = _TimerOptions(ctypes.sizeof(_TimerOptions), None, _ns(slack), 0, int(precise))
         number = _keep(function, arguments)
-        result = start(ctypes.byref(self._handle), delay, _call, number, _destroy, None)
+        result = start(ctypes.byref(self._handle), delay, _call, number, _destroy,
+                       ctypes.byref(options))
         if result < 0:
             del _callables[number]
         _checked(result)
@@ -181,14 +184,16 @@ class Timer:
             self.close()
 
 
-def after(seconds, function, *arguments):
-    """Calls function(*arguments) once, on a thread of verge's runtime."""
-    return Timer(_c.verge_after, _ns(seconds), function, arguments)
+def after(seconds, function, *arguments, slack=0, precise=False):
+    """Calls function(*arguments) once, on a thread of verge's runtime. With slack, in seconds, it may
+    be that much later, together with others; a precise one is exact to about a microsecond, for some
+    processor time."""
+    return Timer(_c.verge_after, _ns(seconds), function, arguments, slack, precise)
 
 
-def every(seconds, function, *arguments):
+def every(seconds, function, *arguments, precise=False):
     """Calls it every so often. The calls do not overlap."""
-    return Timer(_c.verge_every, _ns(seconds), function, arguments)
+    return Timer(_c.verge_every, _ns(seconds), function, arguments, 0, precise)
 
 
 @atexit.register

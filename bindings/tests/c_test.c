@@ -195,6 +195,33 @@ static void misuse_is_refused_and_keeps_the_argument(void) {
   free_counts(c);
 }
 
+/* The callback frees its own timer, which it finds where verge_after() has put it, however soon. */
+struct once {
+  verge_timer* timer;
+  int calls;
+  int destroyed;
+};
+static void free_myself(void* argument) {
+  struct once* o = argument;
+  verge_timer* mine = __atomic_load_n(&o->timer, __ATOMIC_ACQUIRE);
+  CHECK(mine != NULL);
+  verge_timer_free(mine);
+  __atomic_add_fetch(&o->calls, 1, __ATOMIC_SEQ_CST);
+}
+static void count_end(void* argument) {
+  struct once* o = argument;
+  __atomic_add_fetch(&o->destroyed, 1, __ATOMIC_SEQ_CST);
+}
+
+static void a_callback_may_free_its_timer_before_the_start_returns(void) {
+  for (int i = 0; i < 2000; ++i) {
+    struct once o = {NULL, 0, 0};
+    CHECK(verge_after(&o.timer, 0, free_myself, &o, count_end, NULL) == 0);
+    while (__atomic_load_n(&o.destroyed, __ATOMIC_SEQ_CST) == 0) verge_sleep(VERGE_MICROSECOND);
+    CHECK(__atomic_load_n(&o.calls, __ATOMIC_SEQ_CST) == 1);
+  }
+}
+
 static void a_precise_timer_calls_once_and_not_early(void) {
   struct counts* c = new_counts();
   verge_timer* t;
@@ -414,6 +441,7 @@ int main(void) {
   freeing_a_timer_waits_for_its_callback();
   misuse_is_refused_and_keeps_the_argument();
   a_precise_timer_calls_once_and_not_early();
+  a_callback_may_free_its_timer_before_the_start_returns();
   without_memory_nothing_changes();
   options_of_another_version_are_understood();
   a_runtime_has_its_own_timers_and_figures();

@@ -25,5 +25,5 @@ done <"$folder/exports.txt"
 # Declarations, not mentions in comments: at the beginning of a line, after a type.
 while read -r name; do
   grep -qxF "$name" "$folder/exports.txt" || fail "verge_c.h declares $name, which is not exported"
-done < <(sed -nE 's/^(const char|int|void|int64_t|size_t) \*?(verge_[a-z_]+)\(.*/\2/p' "$folder/verge_c.h")
+done < <(sed -nE 's/^(const char|int|void|int64_t|size_t)\*? \*?(verge_[a-z_]+)\(.*/\2/p' "$folder/verge_c.h")
 echo "$(wc -l <"$folder/exports.txt") names, all under $version"
