@@ -59,9 +59,13 @@ layers read_table(std::istream& document, const std::string& tree) {
 /// The folder that a line includes from, or nothing: "queue" of `#include <queue/divisor.h>`, and
 /// of `#include "../queue/divisor.h"`.
 std::string included_folder(const std::string& line, const layers& table) {
-  if (!line.starts_with("#include ") || line.size() < 11) return "";
-  std::string path = line.substr(10);
-  if (path.starts_with("../")) path.erase(0, 3);
+  const auto begin = line.find_first_not_of(" #\t");
+  if (line.find('#') > begin || begin == std::string::npos) return "";
+  if (line.compare(begin, 7, "include") != 0) return "";
+  const auto quote = line.find_first_of("<\"", begin);
+  if (quote == std::string::npos) return "";
+  std::string path = line.substr(quote + 1);
+  while (path.starts_with("../")) path.erase(0, 3);
   const std::string folder = path.substr(0, std::min(path.find('/'), path.size()));
   return table.contains(folder) ? folder : "";
 }
@@ -170,6 +174,10 @@ TEST(layers_check, names_file_and_line_of_an_include_that_is_not_in_the_table) {
   std::istringstream beside("#include \"b.h\"\n#include \"../high/b.h\"\n");
   EXPECT_THAT(faults_of(beside, "a.h", "low", table),
               ElementsAre("a.h:2: low must not include high"));
+  std::istringstream deeper(
+      "#if 1\n#  include \"../../high/b.h\"\n  # include <high/c.h>\n#endif\n");
+  EXPECT_THAT(faults_of(deeper, "a.h", "low", table),
+              ElementsAre("a.h:2: low must not include high", "a.h:3: low must not include high"));
   std::istringstream in_public("#include <low/a.h>\n");
   EXPECT_THAT(faults_of(in_public, "time.h", "", table),
               ElementsAre("time.h:1: a public header must not include low"));

@@ -70,7 +70,7 @@ TEST(log, hears_why_the_program_ends) {
         rt.run([] { verge::go([] { throw std::runtime_error("the reason"); }).detach(); });
         while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
       },
-      "level 2: nobody caught an exception of a task or callback: the reason");
+      "level 2: an exception of a task or callback was not caught: the reason");
 }
 
 std::vector<std::string> thread_names() {

@@ -310,7 +310,7 @@ TEST(simulation, terminates_with_a_report_if_it_ends_while_another_thread_takes_
         while (!arrived) verge::yield().wait();
         sim.run_for(1s);
       },
-      "cannot end while another thread takes part.*participant is gone\n"
+      "cannot end while another thread takes part.*participant is destroyed\n"
       "  a thread waits for chan receive");
 }
 

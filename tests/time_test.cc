@@ -352,7 +352,7 @@ TEST(unhandled_exceptions, terminate_the_program_with_their_text) {
         after_func(0s, [] { throw std::runtime_error("the reason"); }).detach();
         verge::sleep(test::patience).wait();
       },
-      "nobody caught an exception of a task or callback: the reason");
+      "an exception of a task or callback was not caught: the reason");
 }
 
 // ---- Callbacks that misbehave -------------------------------------------------------------------

@@ -35,9 +35,9 @@
 /// Not thread-safe: <verge/shared_queue.h> is the same queue for a loop whose timers other threads
 /// start and stop, and <verge/loop.h> is that with a descriptor to watch.
 ///
-/// Any clock that does not go back works; the queue only compares the times it is given. Reading
-/// the clock is most of the cost of a reset: among 100,000 timers a reset to steady_clock::now() +
-/// d takes 246 ns and one to verge::clock::fast_now() + d 96 ns (verge/clock.h). Such a loop uses
+/// Any monotonic clock works; the queue only compares the times it is given. Reading the clock is
+/// most of the cost of a reset, and verge::clock::fast_now() (verge/clock.h) is several times as
+/// fast as steady_clock::now(). A loop that uses it writes
 ///
 ///   verge::basic_timer_queue<std::function<void()>, verge::clock> timers;
 ///   timers.reset(t, verge::clock::fast_now() + 30s);    // a deadline: fast, at most 1 us late

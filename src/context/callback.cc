@@ -49,7 +49,7 @@ context_callback_record* start_context_callback(context_node* n, timer_node& t) 
   add_user(n);
   context_scope* const scope = scope_of(*r);
   if (scope == nullptr) {
-    r->waits_for_ever = true;
+    r->waits_forever = true;
   } else if (!scope->add(*r)) {
     t.refs.fetch_add(1, std::memory_order_relaxed);
     run_context_callback(t);
@@ -59,7 +59,7 @@ context_callback_record* start_context_callback(context_node* n, timer_node& t) 
 
 bool stop_context_callback(context_callback_record& r) noexcept {
   context_scope* const scope = scope_of(r);
-  return scope == nullptr ? std::exchange(r.waits_for_ever, false) : scope->remove(r);
+  return scope == nullptr ? std::exchange(r.waits_forever, false) : scope->remove(r);
 }
 
 void destroy_context_callback(context_callback_record& r) noexcept {

@@ -112,7 +112,7 @@ struct [[gnu::visibility("hidden")]] context_callback_record : context_hook {
   /// No handle: it is destroyed with the hook. Guarded by the scope's lock.
   bool detached{false};
   /// The context is never done, and the callback has not been stopped.
-  bool waits_for_ever{false};
+  bool waits_forever{false};
 
   context_callback_record(context_node * n, timer_node & t) noexcept
       : context_hook{.what = kind::callback}, of(n), function(&t) {}

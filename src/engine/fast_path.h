@@ -95,12 +95,8 @@ struct fast_path {
 
   // ---- stop
 
-  /// True if the timer was armed: it will not fire.
-  static bool stop(hybrid& engine, timer_node& t) noexcept {
-    if (!timers::stop(hybrid::as_node(t))) return false;
-    engine.count_stopped();
-    return true;
-  }
+  /// True if the timer was armed: it will not fire. The engine's own stop, which is inline.
+  static bool stop(hybrid& engine, timer_node& t) noexcept { return engine.hybrid::stop(t); }
 
   // ---- reset
 
@@ -114,8 +110,7 @@ struct fast_path {
   }
   /// True if the timer was armed. Throws std::bad_alloc if it needs a new entry.
   static bool reset(hybrid& engine, timer_node& t, std::int64_t when) {
-    hybrid::node& n = hybrid::as_node(t);
-    return engine.finish_reset(n, when, 0, timers::reset_in_place(n, when, 0));
+    return engine.hybrid::reset(t, when, 0);
   }
 
   // ---- end

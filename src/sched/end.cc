@@ -122,7 +122,7 @@ bool live_scheduler::any_worker_runs() const noexcept {
 }
 
 /// For a worker whose wait has ended. The fence pairs with the one in halt().
-void live_scheduler::wait_for_ever_if_halted(worker& w) noexcept {
+void live_scheduler::wait_forever_if_halted(worker& w) noexcept {
   full_fence();
   if (!halted_.load(std::memory_order_relaxed) ||
       &w == halted_by_.load(std::memory_order_relaxed)) {

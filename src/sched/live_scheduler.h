@@ -274,7 +274,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
 
   // end.cc
   bool any_worker_runs() const noexcept;
-  void wait_for_ever_if_halted(worker& w) noexcept;
+  void wait_forever_if_halted(worker& w) noexcept;
 
   // sysmon.cc
   void monitor_begins() noexcept override;

@@ -22,7 +22,7 @@
 ///    wakes the monitor once it has released the lock (`call_`, guarded by the lock).
 ///  - `naps_` is written by the monitor: whether it sleeps for longer than short_nap. A thread that
 ///    has found something only the monitor can bring to its end reads it, after a full fence.
-///  - `note_` is left by any thread. One that is left too often is a look too many.
+///  - `note_` is left by any thread. One that is not needed costs the monitor one look.
 ///  - `thread_` belongs to the thread that starts and ends the scheduler.
 namespace verge::detail {
 

@@ -28,9 +28,9 @@ void print_and_terminate(const std::exception_ptr& e) {
   try {
     std::rethrow_exception(e);
   } catch (const std::exception& what) {
-    log(log_level::fatal, "nobody caught an exception of a task or callback: %s", what.what());
+    log(log_level::fatal, "an exception of a task or callback was not caught: %s", what.what());
   } catch (...) {
-    log(log_level::fatal, "nobody caught an exception of a task or callback");
+    log(log_level::fatal, "an exception of a task or callback was not caught");
   }
   std::terminate();
 }

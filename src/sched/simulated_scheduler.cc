@@ -59,7 +59,7 @@ void simulated_scheduler::stop() noexcept {
     if (!blocked_.empty() || !ready_threads_.empty()) {
       stop_program(
           "a simulation cannot end while another thread takes part in it; wait until its "
-          "simulation::participant is gone" +
+          "simulation::participant is destroyed" +
           waiting_locked());
     }
     for (turner* t : idle_turners_) t->turn.leave();

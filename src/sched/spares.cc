@@ -15,7 +15,7 @@
 // A spare processor that is stuck either blocks in the kernel or computes. If it computes, then
 // either it does so forever, and another thread helps; or things are late because there is not
 // enough processor time, and another thread makes each of them later still, so that more look
-// stuck, up to a thread foreverything that is overdue: 127 for 300 callbacks of 5 ms on one
+// stuck, up to a thread for everything that is overdue: 127 for 300 callbacks of 5 ms on one
 // processor. The two cannot be told apart, so the number of those that compute grows ever more
 // slowly. After the n-th, the next has to wait for 10 ms * 2^n: ten within 10 s. Where they block,
 // there is no wait.

@@ -114,8 +114,9 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
     look_by_ = now + monitor::called_sleep;
   }
 
-  // A timer is overdue, and the poll sleeps on: not only for a moment, as one does that leaves the
-  // timer to another worker; nor since it has fired, which may be while this thread had no core.
+  // A timer is overdue, and the poll sleeps past it. Two harmless cases are left out: a poll that
+  // ends soon, because its worker has left the timer to another; and a timer that has fired while
+  // this thread had no core.
   if (next != 0 && next < now - wake_poller_after && !none_polls &&
       !poll_.ends_by(now + wake_poller_after) && time_sleep_until().when == next &&
       poller_.rescue_poll()) {

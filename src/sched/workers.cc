@@ -224,7 +224,7 @@ void live_scheduler::block(thread_waiter& waiter, const char* /*waiting_for*/) n
   waiter.wait_in_kernel();
   if (w != nullptr) {
     w->waits.store(false, std::memory_order_release);
-    wait_for_ever_if_halted(*w);
+    wait_forever_if_halted(*w);
   }
   leave_blocking();
 }

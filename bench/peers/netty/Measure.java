@@ -42,8 +42,8 @@ final class Measure {
   }
 
   /**
-   * Stops the whole process for so long: what becomes due meanwhile is overdue when it goes on. A child
-   * does it, as nobody can wake himself.
+   * Stops the whole process for so long: what becomes due meanwhile is overdue when it continues. A
+   * child does it, as a stopped process cannot continue itself.
    */
   static void standStill(long ns) throws IOException, InterruptedException {
     long me = ProcessHandle.current().pid();

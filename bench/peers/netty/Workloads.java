@@ -172,7 +172,7 @@ final class Workloads {
     return Map.of("bytes_per_timer", bytesPerTimer(l));
   }
 
-  /** What the heap shrinks by when they go: what other workloads have left behind is gone before. */
+  /** What the heap shrinks by when they are freed: what other workloads left is freed before. */
   private double bytesPerTimer(Lane l) throws InterruptedException {
     settle(l.timeouts.length);
     long live = Measure.heapBytes();

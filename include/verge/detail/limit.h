@@ -19,7 +19,7 @@
 ///   struct a_limit {
 ///     void begin() const;                    // throws if a task is not to begin under it
 ///     handle alarm(F f) const;               // calls f when it is reached; the handle has stop()
-///     [[noreturn]] void fail() const;        // throws what it is to have reached it
+///     [[noreturn]] void fail() const;        // throws the error for a limit that was reached
 ///
 ///     class watch {
 ///      public:
@@ -138,7 +138,7 @@ template <class T, class Limit>
 task<T> limited_task(Limit limit, task<T> work) {
   limit.begin();
   join_handle<T> h = go(std::move(work));
-  // Goes before the handle does, and waits for its callback then.
+  // Destroyed before the handle, which its callback uses; its destructor waits for the callback.
   auto alarm = limit.alarm([&h] { h.cancel(); });
   try {
     co_await end_of(h);

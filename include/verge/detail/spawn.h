@@ -83,7 +83,8 @@ auto launch(scheduler& s, Work&& work) {
   return task_access::handle_of(*record.release());
 }
 
-/// Whether go(f, args...), run(f) or spawn(f) can run that. If not, that is an error which says why, and the only one.
+/// Whether go(f, args...), run(f) or spawn(f) can run that. If not, that is an error which says
+/// why, and the only one.
 template <class F, class... Args>
 constexpr bool check_work() {
   using work = std::decay_t<F>;

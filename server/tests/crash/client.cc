@@ -22,7 +22,7 @@ connection::connection(std::uint16_t port) {
     close();
     return;
   }
-  // A server that says nothing for a minute is as good as gone, and a test that waits is not.
+  // A server that says nothing for a minute counts as crashed, so that the test ends.
   const timeval patience{.tv_sec = 60, .tv_usec = 0};
   ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   const int yes = 1;
