@@ -197,7 +197,6 @@ class hybrid final : public timer_engine {
   bool sweep_piece(timers& ts, std::uint64_t pass) noexcept;
   std::int64_t live() const noexcept;
   std::int64_t entries() const noexcept;
-  static void fire(timer_node& t, std::int64_t when, std::int64_t now) noexcept;
 
   engine_host& host_;
   const slab_pool* nodes_{nullptr};

@@ -166,12 +166,6 @@ class hybrid_timers {
   static_assert(hybrid_tag::token_bits == wheel_type::token_bits);
   static_assert(hybrid_word::latest <= wheel_type::never);
 
-  /// A timer that was due, disarmed or armed again, with a reference for its firing.
-  struct fired_timer {
-    node* timer;
-    std::int64_t when;
-  };
-
   hybrid_timers(typename Policy::directory nodes, typename Policy::chunks memory,
                 std::int64_t now) noexcept
       : nodes_(nodes), wheel_(memory, now) {}
@@ -337,9 +331,10 @@ class hybrid_timers {
   // ---- with the lock ----
 
   /// Disarms and takes out what is due, in order: at most `most` timers, in at most `steps` steps
-  /// of the wheel, which are counted down. Periodic ones are armed for their next time.
-  std::size_t collect(std::int64_t now, fired_timer* out, std::size_t most,
-                      unsigned& steps) noexcept {
+  /// of the wheel, which are counted down. Periodic ones are armed for their next time. `out` gets
+  /// {timer, when} of each, with a reference for its firing.
+  template <class Fired>
+  std::size_t collect(std::int64_t now, Fired* out, std::size_t most, unsigned& steps) noexcept {
     std::size_t n = 0;
     now = std::min(now, hybrid_word::latest - 1);
     wheel_.advance(now);

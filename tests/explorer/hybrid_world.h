@@ -364,7 +364,10 @@ class hybrid_world final : public program, public watcher {
   }
 
   void check(timers& w, std::int64_t at, bool draining) {
-    typename timers::fired_timer batch[8];
+    struct {
+      hybrid_node* timer;
+      std::int64_t when;
+    } batch[8];
     unsigned steps = 1000;
     std::size_t n = 0;
     bool earlier = false;
