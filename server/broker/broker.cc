@@ -17,9 +17,6 @@ broker::~broker() {
 
 void broker::recover(clock::time_point now, wall_time wall) {
   const recovered r = store_.recover();
-  // A clock that was set back while the server was down does not make ready tasks delayed again.
-  clock_mark_ = r.clock_mark;
-  due_before_ = r.clock_mark;
   begin(now, wall);
   start_ = wall;
   // The first from there on that is of this shard.
@@ -47,6 +44,7 @@ void broker::recover(clock::time_point now, wall_time wall) {
   for (const tube_record& record : records) {
     tube* const t = &add_tube(record.number, record.name);
     t->on_disk = record;
+    t->due_mark = record.due_mark;
     t->in_store = true;
     t->count(task_state::delayed) = record.delayed;
     t->count(task_state::ready) = record.ready;

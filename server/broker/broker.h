@@ -41,6 +41,23 @@
 ///    only.
 ///  - If a write fails, memory is ahead of the disk. Then nothing more is answered but
 ///    INTERNAL_ERROR, and the process must end.
+///
+/// The wall clock may be set, while the server runs and while it does not. The rule: a delayed task
+/// falls due when the server sees the clock at its due time or later. From then on it is ready,
+/// whatever the clock does; before that it is not, whatever the clock has done before the task was
+/// put. To keep that over a restart without a write for each task that falls due, a tube has a due
+/// mark:
+///
+///     delayed tasks in the store, by due time   |--fallen due--|--------not yet--------|
+///                                                          due mark
+///
+///  - It rises with the tasks that fall due. It is in every batch that is written anyway; if none
+///    is, it is written before a client is told anything, and at the latest a second after it has
+///    risen. With leases in memory only the latter holds: what no batch has had for a second may
+///    wait for its time again if the clock is set back and the server crashes.
+///  - A clock that was set back may let a task be delayed until a time before the mark. Then, in
+///    the batch that has this task, the mark is lowered to the clock, and the tasks between the two
+///    are written to the index of ready ones.
 namespace verge::server {
 
 struct broker_options {
@@ -98,7 +115,7 @@ class broker {
   bool has_failed() const noexcept { return failed_; }
 
   /// When to come back: for a lease, a wait, a pause; and for a task, by the wall clock.
-  std::optional<clock::time_point> next_alarm() const noexcept { return alarms_.next(); }
+  std::optional<clock::time_point> next_alarm() const noexcept;
   std::optional<wall_time> next_due() const noexcept;
 
   /// For stats: what the committer knows.
@@ -192,7 +209,7 @@ class broker {
   template <class Order>
   void place_in(window<Order>& w, entry& e);
   template <class Order>
-  void fill(tube& t, window<Order>& w);
+  std::size_t read_on(tube& t, window<Order>& w);
   template <class Order>
   entry* first_of(tube& t, window<Order>& w);
   void let_go(entry& e);
@@ -202,9 +219,15 @@ class broker {
   void bury_or_move(entry& e);
   place place_for(const entry& e) const noexcept;
   void count_place(tube& t, const place& p, std::int64_t by) noexcept;
+  std::uint64_t next_burial();
+
+  // due.cc: when tasks fall due, and due marks.
   void note_due(tube& t);
   bool fall_due(tube& t);
-  std::uint64_t next_burial();
+  void raise_due_mark(tube& t, const due_order& to);
+  void add_due_marks();
+  void lower_due_marks();
+  void load_fallen(tube& t, const due_order& behind);
 
   // waiting.cc: leases, and clients that wait.
   entry* best_for(client& c);
@@ -241,12 +264,11 @@ class broker {
   clock::time_point now_{};
   wall_time wall_{0};
   wall_time start_{0};
-  wall_time clock_mark_{0};
-  wall_time due_before_{0};  ///< what was due by then had been seen as due before the restart
   bool failed_{false};
   bool draining_{false};
   bool new_marks_{false};
   bool filling_{false};
+  bool is_lowering_{false};
 
   entry_table entries_;
   std::map<tube_number, std::unique_ptr<tube>> tubes_;
@@ -256,6 +278,9 @@ class broker {
   std::vector<tube*> changed_tubes_;
   std::vector<tube*> doubtful_tubes_;  ///< perhaps unused now
   std::set<std::pair<wall_time, tube*>> due_;
+  std::vector<tube*> raised_marks_;  ///< tubes whose due mark is not in the store yet
+  clock::time_point marks_written_{};
+  std::vector<tube_number> unserved_;  ///< have got ready tasks while something was read
 
   alarm_queue alarms_;
   std::map<client*, shared_client> clients_;

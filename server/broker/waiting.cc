@@ -174,6 +174,7 @@ void broker::on_pause_end(broker& b, void* about) {
   t.pause = 0;
   t.on_disk.paused_until = 0;
   t.on_disk.pause = 0;
+  b.change(t);  // or a clock that is set back would let it begin again at a restart
   b.serve(t);
 }
 

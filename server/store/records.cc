@@ -284,6 +284,8 @@ std::string tube_value(const tube_record& t) {
   append_number(out, t.urgent);
   append_signed(out, t.paused_until);
   append_signed(out, t.pause);
+  append_signed(out, t.due_mark.due);
+  append_number(out, t.due_mark.id);
   return out;
 }
 
@@ -297,6 +299,9 @@ tube_record parse_tube(tube_number number, std::string_view in) {
   t.urgent = take_number(in);
   t.paused_until = take_signed(in);
   t.pause = take_signed(in);
+  if (in.empty()) return t;  // formats 1 and 2
+  t.due_mark.due = take_signed(in);
+  t.due_mark.id = take_number(in);
   return t;
 }
 

@@ -9,22 +9,23 @@
 /// How tasks, tubes and index entries are written as keys and values.
 ///
 ///   F                               the format: a number
-///   M name                          ids, burials, the clock mark
+///   M name                          ids, burials
 ///   T id                         -> fields, then body         written once, by put
 ///   S id                         -> fields                    if they have changed since
 ///   D tube due id                -> nothing                   delayed tasks, in the order of due
 ///   R tube priority due id       -> nothing                   ready tasks, in their order
 ///   B tube burial id             -> nothing                   buried tasks, oldest first
 ///   K tube key                   -> id
-///   U tube                       -> name, counts, pause
+///   U tube                       -> name, counts, pause, due mark
 ///   N name                       -> text                      notes: what is kept besides tasks
 ///
 /// Numbers in keys are big-endian, so that their order is the order of the bytes. Numbers in values
 /// are as short as they can be. A body is written once, however often its task changes.
 namespace verge::server::records {
 
-/// Format 2 has notes, and tasks with a part about pushing. It reads all that format 1 has written.
-inline constexpr std::uint32_t format = 2;
+/// Format 2 has notes, and tasks with a part about pushing. Format 3 has a due mark in the record of
+/// a tube. It reads all that the formats before have written.
+inline constexpr std::uint32_t format = 3;
 inline constexpr std::uint32_t oldest_format = 1;
 
 std::string format_key();

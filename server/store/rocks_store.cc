@@ -125,7 +125,6 @@ class rocks_store final : public store {
     recovered r;
     r.id_ceiling = mark("ids", 1);
     r.burial_ceiling = mark("burials", 1);
-    r.clock_mark = static_cast<wall_time>(mark("clock", 0));
     const std::unique_ptr<rocksdb::Iterator> i(db_->NewIterator(read_));
     for (i->Seek("U"); i->Valid() && i->key().starts_with("U"); i->Next()) {
       r.tubes.push_back(parse_tube(tube_at(view(i->key()), 1), view(i->value())));
@@ -151,9 +150,6 @@ class rocks_store final : public store {
     for (const note& n : b.notes) put(note_key(n.name), n.text);
     if (b.id_ceiling) put(mark_key("ids"), number_value(*b.id_ceiling));
     if (b.burial_ceiling) put(mark_key("burials"), number_value(*b.burial_ceiling));
-    if (b.clock_mark) {
-      put(mark_key("clock"), number_value(static_cast<std::uint64_t>(*b.clock_mark)));
-    }
     end_batch(changes_);
     require(db_->Write(write_, &changes_), "writing to");
   }

@@ -270,11 +270,11 @@ TEST_P(a_store, remembers_tubes_and_marks) {
                      .buried = 3,
                      .urgent = 1,
                      .paused_until = 99,
-                     .pause = 50});
+                     .pause = 50,
+                     .due_mark = {.due = -7, .id = 12}});
   b.tubes.push_back({.number = 4, .name = "gone"});
   b.id_ceiling = 1'000'001;
   b.burial_ceiling = 5;
-  b.clock_mark = 1'700'000'000'000'000'000;
   it->write(b);
   batch later;
   later.tubes_removed.push_back(4);
@@ -287,7 +287,7 @@ TEST_P(a_store, remembers_tubes_and_marks) {
   EXPECT_EQ(r.tubes[0].paused_until, 99);
   EXPECT_EQ(r.id_ceiling, 1'000'001U);
   EXPECT_EQ(r.burial_ceiling, 5U);
-  EXPECT_EQ(r.clock_mark, 1'700'000'000'000'000'000);
+  EXPECT_EQ(r.tubes[0].due_mark, (due_order{.due = -7, .id = 12}));
 }
 
 TEST_P(a_store, keeps_notes_in_the_order_of_their_names) {

@@ -1,0 +1,131 @@
+// The broker alone, on a store in memory, with time that stands still until it is moved: what it
+// keeps over clock steps and restarts, and in which pieces it does much.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/lab.h"
+
+namespace {
+
+using namespace verge::server;
+using namespace verge::server::test;
+using namespace std::chrono_literals;
+
+/// Another store, and how often it is written to.
+class counting_store final : public store {
+ public:
+  recovered recover() override { return it_->recover(); }
+  void write(const batch& b) override {
+    ++writes;
+    largest = std::max(largest, b.insertions.size() + b.updates.size() + b.removals.size());
+    it_->write(b);
+  }
+  std::optional<stored_task> find(task_id id) override { return it_->find(id); }
+  std::string body_of(task_id id) override { return it_->body_of(id); }
+  std::optional<task_id> find_key(tube_number t, std::string_view key) override {
+    return it_->find_key(t, key);
+  }
+  std::vector<stored_task> scan(tube_number t, const position& first, std::size_t limit) override {
+    return it_->scan(t, first, limit);
+  }
+  store_figures figures() override { return it_->figures(); }
+  void backup(const std::string& directory) override { it_->backup(directory); }
+
+  std::size_t writes{0};
+  std::size_t largest{0};  ///< tasks in one batch
+
+ private:
+  std::unique_ptr<store> it_{make_memory_store()};
+};
+
+/// The clock is set while the server does not run.
+void restart_with_step(lab& l, std::chrono::nanoseconds step) {
+  l.wall += step.count();
+  l.restart();
+}
+
+TEST(clock_steps, a_clock_that_was_ahead_makes_no_later_task_early_after_a_restart) {
+  for (const auto ahead : {std::chrono::hours(1), std::chrono::hours(24 * 365)}) {
+    lab l;
+    auto c = l.connect();
+    EXPECT_EQ(l.say(c, "put 0 3000 60 4\r\nsoon\r\n"), "INSERTED 1\r\n");
+    l.step(ahead);  // it is due, and that is written
+    l.pass(2s);
+    EXPECT_EQ(l.say(c, "put 0 0 60 4\r\nthen\r\n"), "INSERTED 2\r\n");
+    l.step(-ahead);
+    EXPECT_EQ(l.say(c, "put 0 1800 60 5\r\nlater\r\n"), "INSERTED 3\r\n");
+    l.restart();
+    c = l.connect();
+    EXPECT_EQ(l.say(c, "stats-job 3\r\n").find("state: ready"), std::string::npos);
+    EXPECT_EQ(l.say(c, "peek-delayed\r\n"), "FOUND 3 5\r\nlater\r\n");
+    EXPECT_EQ(l.say(c, "reserve-with-timeout 0\r\ndelete 1\r\n"),
+              "RESERVED 1 4\r\nsoon\r\nDELETED\r\n");
+    EXPECT_EQ(l.say(c, "reserve-with-timeout 0\r\ndelete 2\r\n"),
+              "RESERVED 2 4\r\nthen\r\nDELETED\r\n");
+    EXPECT_EQ(l.say(c, "reserve-with-timeout 0\r\n"), "TIMED_OUT\r\n");
+    l.pass(1799s);
+    l.restart();
+    c = l.connect();
+    EXPECT_EQ(l.say(c, "reserve-with-timeout 0\r\n"), "TIMED_OUT\r\n");
+    l.pass(1s);
+    EXPECT_EQ(l.say(c, "reserve-with-timeout 0\r\n"), "RESERVED 3 5\r\nlater\r\n");
+  }
+}
+
+TEST(clock_steps, a_task_that_fell_due_on_an_idle_server_is_ready_after_a_restart) {
+  lab l;
+  auto c = l.connect();
+  EXPECT_EQ(l.say(c, "put 0 10 60 1\r\nx\r\n"), "INSERTED 1\r\n");
+  l.pass(10s);
+  restart_with_step(l, -1h);
+  c = l.connect();
+  EXPECT_EQ(l.say(c, "peek-ready\r\n"), "FOUND 1 1\r\nx\r\n");
+  EXPECT_EQ(l.say(c, "peek-delayed\r\n"), "NOT_FOUND\r\n");
+  // And stays so, over as many as there are.
+  restart_with_step(l, -1h);
+  restart_with_step(l, 30min);
+  c = l.connect();
+  EXPECT_EQ(l.say(c, "reserve-with-timeout 0\r\n"), "RESERVED 1 1\r\nx\r\n");
+}
+
+/// Many fall due in a second, and nobody asks: that is written once a second, not for each of them.
+/// But what a client was told is ready is so on disk.
+TEST(clock_steps, due_marks_are_written_when_a_client_asks_and_once_a_second) {
+  auto kept = std::make_unique<counting_store>();
+  counting_store& disk = *kept;
+  lab l({}, std::move(kept));
+  auto c = l.connect();
+  for (int i = 0; i < 1000; ++i) {
+    l.say(c, "put-ms 0 " + std::to_string(10'000 + i) + " 60000 1\r\nx\r\n");
+  }
+  l.pass(9999ms);
+  const std::size_t before = disk.writes;
+  for (int i = 0; i < 500; ++i) l.pass(1ms);
+  EXPECT_EQ(disk.writes - before, 1U);
+  EXPECT_EQ(l.say(c, "peek 1\r\n"), "FOUND 1 1\r\nx\r\n");
+  EXPECT_EQ(disk.writes - before, 2U);
+  EXPECT_EQ(l.say(c, "peek 500\r\n"), "FOUND 500 1\r\nx\r\n");
+  EXPECT_EQ(disk.writes - before, 2U) << "nothing has changed since";
+  restart_with_step(l, -1h);
+  c = l.connect();
+  c->only_counts = true;
+  EXPECT_EQ(l.say(c, "stats-tube default\r\n"),
+            "urgent 500 ready 500 reserved 0 delayed 500 buried 0\r\n");
+  // The committer is woken for what is left.
+  l.pass(1h);
+  l.pass(100ms);
+  EXPECT_FALSE(l.it().next_alarm());
+  l.pass(100ms);
+  ASSERT_TRUE(l.it().next_alarm());
+  EXPECT_LE(*l.it().next_alarm(), l.now + 1s);
+  l.pass(1s);
+  EXPECT_FALSE(l.it().next_alarm());
+}
+
+}  // namespace
