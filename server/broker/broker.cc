@@ -65,6 +65,7 @@ void broker::recover(clock::time_point now, wall_time wall) {
 }
 
 void broker::begin(clock::time_point now, wall_time wall) noexcept {
+  stepped_back_ = stepped_back_ || wall < wall_;
   now_ = now;
   wall_ = wall;
 }

@@ -177,6 +177,7 @@ class broker {
   struct recurrence;
   using shared_recurrence = std::shared_ptr<recurrence>;
   void recover_schedule(const note& n);
+  void look_back(recurrence& r);
   void arm(const recurrence& r);
   void disarm(const recurrence& r);
   std::optional<wall_time> next_firing() const noexcept;
@@ -264,6 +265,7 @@ class broker {
   clock::time_point now_{};
   wall_time wall_{0};
   wall_time start_{0};
+  bool stepped_back_{false};  ///< the wall clock, and schedules have not been looked at since
   bool failed_{false};
   bool draining_{false};
   bool new_marks_{false};
