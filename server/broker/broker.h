@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -224,7 +225,9 @@ class broker {
 
   // due.cc: when tasks fall due, and due marks.
   void note_due(tube& t);
-  bool fall_due(tube& t);
+  std::size_t queue_due_tubes(std::size_t most);
+  void make_due_tasks_ready(std::size_t most);
+  std::size_t fall_due(tube& t, std::size_t most);
   void raise_due_mark(tube& t, const due_order& to);
   void add_due_marks();
   void lower_due_marks();
@@ -280,6 +283,7 @@ class broker {
   std::vector<tube*> changed_tubes_;
   std::vector<tube*> doubtful_tubes_;  ///< perhaps unused now
   std::set<std::pair<wall_time, tube*>> due_;
+  std::deque<tube*> falling_;        ///< tubes with tasks whose time has come, each in its turn
   std::vector<tube*> raised_marks_;  ///< tubes whose due mark is not in the store yet
   clock::time_point marks_written_{};
   std::vector<tube_number> unserved_;  ///< have got ready tasks while something was read

@@ -24,8 +24,9 @@ void note_lateness(lateness_figures& f, nanoseconds late) noexcept {
 
 }  // namespace
 
-/// Keeps the tube's time in the order of all tubes' times right.
+/// Keeps the tube's time in the order of all tubes' times right. A tube in the queue has none there.
 void broker::note_due(tube& t) {
+  if (t.is_falling) return;
   const bool has = !t.delayed.empty() || t.delayed.is_hungry();
   const wall_time due =
       t.delayed.empty() ? std::numeric_limits<wall_time>::min() : t.delayed.first().fields.due;
@@ -37,30 +38,68 @@ void broker::note_due(tube& t) {
 }
 
 std::optional<wall_time> broker::next_due() const noexcept {
+  if (!falling_.empty()) return std::numeric_limits<wall_time>::min();
   const auto firing = next_firing();
   if (due_.empty()) return firing;
   return std::min(due_.begin()->first, firing.value_or(due_.begin()->first));
 }
 
-/// Makes tasks ready whose time has come, a chunk of them. True if there are more. After a restart
-/// the first parts of the index have tasks that have fallen due before: they count as well.
-bool broker::fall_due(tube& t) {
-  bool more = true;
-  for (std::size_t i = 0; i < options_.chunk; ++i) {
-    while (t.delayed.is_hungry() && i < options_.chunk) i += read_on(t, t.delayed);
+/// Tubes whose first task is due join the queue, in the order of that. Returns what is left of how
+/// many tasks may be looked at. After a restart the first parts of an index have tasks that have
+/// fallen due before: they count as well.
+std::size_t broker::queue_due_tubes(std::size_t most) {
+  while (most > 0 && !due_.empty() && due_.begin()->first <= wall_) {
+    tube& t = *due_.begin()->second;
+    if (t.delayed.is_hungry()) {
+      most -= std::min(most, read_on(t, t.delayed));
+      note_due(t);
+      continue;
+    }
+    due_.erase(due_.begin());
+    t.is_noted = false;
+    t.is_falling = true;
+    falling_.push_back(&t);
+  }
+  return most;
+}
+
+/// Makes tasks ready whose time has come, at most so many. Each tube in the queue gets an equal part
+/// of that, and then the next: a storm in one does not hold the others up.
+void broker::make_due_tasks_ready(std::size_t most) {
+  most = queue_due_tubes(most);
+  while (most > 0 && !falling_.empty()) {
+    tube& t = *falling_.front();
+    falling_.pop_front();
+    const std::size_t share = std::max<std::size_t>(most / (falling_.size() + 1), 1);
+    const std::size_t done = fall_due(t, share);
+    most -= std::min(most, std::max<std::size_t>(done, 1));
+    if (done >= share) {
+      falling_.push_back(&t);  // there may be more
+    } else {
+      t.is_falling = false;
+      note_due(t);
+    }
+    serve(t);
+  }
+}
+
+/// Makes tasks of one tube ready whose time has come, and returns how many: fewer than `most` if
+/// there are no more.
+std::size_t broker::fall_due(tube& t, std::size_t most) {
+  std::size_t done = 0;
+  while (done < most) {
+    while (t.delayed.is_hungry() && done < most) done += read_on(t, t.delayed);
     if (t.delayed.is_hungry()) break;
     entry* const e = t.delayed.empty() ? nullptr : &t.delayed.first();
-    more = e != nullptr && e->fields.due <= wall_;
-    if (!more) break;
+    if (e == nullptr || e->fields.due > wall_) break;
+    ++done;
     take_out(*e);
     note_lateness(figures_.lateness, wall_ - e->fields.due);
     raise_due_mark(t, due_order_of(e->fields));
     static_cast<void>(server::fall_due(e->fields, wall_));
     put_in(*e);
   }
-  note_due(t);
-  serve(t);
-  return more;
+  return done;
 }
 
 void broker::raise_due_mark(tube& t, const due_order& to) {
@@ -141,17 +180,14 @@ void broker::load_fallen(tube& t, const due_order& behind) {
 bool broker::advance() {
   if (failed_) return false;
   const bool more_firings = fire_schedules();
-  std::size_t tubes = tubes_.size();
-  while (!due_.empty() && due_.begin()->first <= wall_ && tubes-- > 0) {
-    if (fall_due(*due_.begin()->second)) break;
-  }
+  make_due_tasks_ready(options_.chunk);
   for (const tube_number n : std::exchange(unserved_, {})) {
     if (const auto t = tubes_.find(n); t != tubes_.end()) serve(*t->second);
   }
   alarms_.run(now_, options_.chunk);
   resume();
   const auto alarm = alarms_.next();
-  return more_firings || (alarm && *alarm <= now_) ||
+  return more_firings || (alarm && *alarm <= now_) || !falling_.empty() ||
          (!due_.empty() && due_.begin()->first <= wall_);
 }
 

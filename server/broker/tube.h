@@ -36,6 +36,7 @@ struct tube {
   /// When the first delayed task is due, as the broker has noted it.
   wall_time noted_due{0};
   bool is_noted{false};
+  bool is_falling{false};  ///< in the queue of those whose time has come
 
   std::uint64_t total{0};
   std::uint64_t reserves{0};

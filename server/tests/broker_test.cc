@@ -128,4 +128,27 @@ TEST(clock_steps, due_marks_are_written_when_a_client_asks_and_once_a_second) {
   EXPECT_FALSE(l.it().next_alarm());
 }
 
+/// A storm in one tube, and a task in another that is due later: it waits for its share, not for the
+/// storm.
+TEST(storms, in_one_tube_do_not_hold_up_another) {
+  lab l({.most_in_memory = 100, .chunk = 10, .elsewhere = {}});
+  auto c = l.connect();
+  std::string puts = "use storm\r\n";
+  for (int i = 0; i < 2000; ++i) puts += "put 0 10 60 1\r\nx\r\n";
+  puts += "use calm\r\nput 0 11 60 4\r\nmine\r\n";
+  l.say(c, puts);
+  l.now += 11s;
+  l.wall += 11'000'000'000;
+  int rounds = 0;
+  do {
+    ++rounds;
+    ASSERT_TRUE(l.one_round(c, "peek-ready\r\n"));
+  } while (c->heard() == "NOT_FOUND\r\n");
+  EXPECT_EQ(rounds, 2) << "what falls due in a round is seen in the next";
+  c->only_counts = true;
+  l.round();
+  EXPECT_EQ(l.say(c, "stats-tube storm\r\n"),
+            "urgent 2000 ready 2000 reserved 0 delayed 0 buried 0\r\n");
+}
+
 }  // namespace

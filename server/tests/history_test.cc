@@ -93,6 +93,7 @@ class naive {
       if (p.end > now_) paused[tube] = p;
     }
     paused_ = paused;
+    falling_.clear();
     for (item& i : items_) {
       i.holder = nullptr;
       if (i.fields.state == task_state::reserved) {
@@ -124,24 +125,41 @@ class naive {
 
  private:
   bool advance_once() {
-    for (;;) {
-      item* first = first_delayed("");
-      if (first == nullptr || first->fields.due > wall_) break;
-      const std::string tube = first->tube;
+    queue_due_tubes();
+    for (std::size_t most = chunk_; most > 0 && !falling_.empty();) {
+      const std::string tube = falling_.front();
+      falling_.pop_front();
+      const std::size_t share = std::max<std::size_t>(most / (falling_.size() + 1), 1);
       std::size_t done = 0;
-      for (; done < chunk_; ++done) {
+      for (; done < share; ++done) {
         item* i = first_delayed(tube);
         if (i == nullptr || i->fields.due > wall_) break;
         static_cast<void>(fall_due(i->fields, wall_));
         serve(tube);
       }
-      if (done == chunk_) break;
+      most -= std::max<std::size_t>(done, 1);
+      if (done == share) falling_.push_back(tube);
     }
     for (std::size_t i = 0; i < chunk_ && alarm(); ++i) {
     }
     resume();
     const item* first = first_delayed("");
-    return (first != nullptr && first->fields.due <= wall_) || first_alarm() <= now_;
+    return (first != nullptr && first->fields.due <= wall_) || !falling_.empty() ||
+           first_alarm() <= now_;
+  }
+
+  /// In the order of their first due times.
+  void queue_due_tubes() {
+    std::vector<std::pair<wall_time, std::string>> due;
+    for (const std::string t : {"default", "a", "b", "dead"}) {
+      const item* first = first_delayed(t);
+      if (first == nullptr || first->fields.due > wall_) continue;
+      if (std::find(falling_.begin(), falling_.end(), t) == falling_.end()) {
+        due.emplace_back(first->fields.due, t);
+      }
+    }
+    std::sort(due.begin(), due.end());
+    for (auto& [at, t] : due) falling_.push_back(std::move(t));
   }
 
   clock::time_point first_alarm() {
@@ -467,6 +485,7 @@ class naive {
   std::list<member> members_;
   std::vector<member*> resumed_;
   std::map<std::string, pause> paused_;
+  std::deque<std::string> falling_;
   std::map<const item*, std::uint64_t> leased_;
   std::uint64_t leases_{0};
   std::uint64_t waits_{0};
