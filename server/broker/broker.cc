@@ -88,6 +88,7 @@ void broker::leave(client& c) {
   c.behind_.clear();
   stop_waiting(c);
   if (c.resumed_) std::erase(resumed_, &c);
+  if (c.kicks_) std::erase_if(kicks_, [&](const pending_kick& k) { return k.by == &c; });
   // After a failure nothing is given back: no other client may get it, and the process ends.
   if (failed_) c.held_.clear();
   while (!c.held_.empty()) {
@@ -157,6 +158,7 @@ void broker::fail(const std::string& why, answer of_round) {
     stop_waiting(*c);
     say(*c, options_.shared ? answer::moved : answer::internal_error);
   }
+  stop_kicking();
   resume();
   deliver();
 }

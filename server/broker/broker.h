@@ -139,6 +139,7 @@ class broker {
   // commands.cc: what the verbs do.
   void run(client& c, command& cmd);
   void resume();
+  void resume_later(client& c);
   void run_put(client& c, command& cmd);
   reply put(tube& t, new_task& n);
   entry* find_named(client& c, const command& cmd);
@@ -149,9 +150,24 @@ class broker {
   void run_reserve(client& c, const command& cmd);
   void run_reserve_task(client& c, const command& cmd);
   void run_on_lease(client& c, const command& cmd);
-  void run_kick(client& c, const command& cmd);
   void run_peek(client& c, const command& cmd);
   void run_by_key(client& c, const command& cmd);
+
+  // kicking.cc: kicks, in pieces.
+  struct pending_kick {
+    client* by{nullptr};
+    tube_number tube{0};
+    bool buried{false};  ///< buried tasks are kicked, otherwise delayed ones
+    std::uint64_t left{0};
+    std::uint64_t kicked{0};
+    std::shared_ptr<const once_key> once;
+  };
+  void run_kick(client& c, const command& cmd);
+  void run_kick_task(client& c, const command& cmd);
+  void kick(entry& e);
+  void kick_some(pending_kick& k, std::size_t most);
+  void go_on_kicking();
+  void stop_kicking();
 
   // pushing.cc: which tubes are pushed, and what comes of pushes.
   void recover_push(const note& n);
@@ -166,6 +182,7 @@ class broker {
   // once.cc: commands that come twice.
   void recover_once(const note& n);
   void run_once(client& c, command& cmd);
+  void keep_answer(const once_key& once, const reply& said);
   void forget_old_answers();
 
   // limits.cc: how many tasks a tube takes.
@@ -292,6 +309,7 @@ class broker {
   std::map<client*, shared_client> clients_;
   std::uint64_t next_wait_{1};
   std::vector<client*> resumed_;
+  std::vector<pending_kick> kicks_;
   std::vector<shared_client> left_;
 
   task_id next_id_{1};

@@ -44,7 +44,7 @@ class client {
   tube* used_{nullptr};
   std::vector<tube*> watched_;
   held_list held_;
-  std::deque<command> behind_;  ///< given while a reserve waits
+  std::deque<command> behind_;  ///< given while a reserve waits, or a kick goes on
   std::uint64_t wait_number_{0};
   std::uint64_t wants_{0};
   alarm_queue::id wait_end_;
@@ -57,6 +57,7 @@ class client {
   bool works_{false};
   bool to_flush_{false};
   bool resumed_{false};
+  bool kicks_{false};  ///< a kick of it goes on over several rounds
   bool follows_push_{false};
 };
 

@@ -179,6 +179,7 @@ void broker::load_fallen(tube& t, const due_order& behind) {
 /// Tasks that have fallen due come first: a client whose wait ends at the same time gets one.
 bool broker::advance() {
   if (failed_) return false;
+  go_on_kicking();
   const bool more_firings = fire_schedules();
   make_due_tasks_ready(options_.chunk);
   for (const tube_number n : std::exchange(unserved_, {})) {
@@ -187,7 +188,7 @@ bool broker::advance() {
   alarms_.run(now_, options_.chunk);
   resume();
   const auto alarm = alarms_.next();
-  return more_firings || (alarm && *alarm <= now_) || !falling_.empty() ||
+  return more_firings || !kicks_.empty() || (alarm && *alarm <= now_) || !falling_.empty() ||
          (!due_.empty() && due_.begin()->first <= wall_);
 }
 

@@ -136,10 +136,7 @@ void broker::stop_waiting(client& c) {
   c.wait_end_ = {};
   --figures_.waiting;
   for (tube* t : c.watched_) t->waiting.erase({c.wait_number_, &c});
-  if (!c.resumed_ && !c.behind_.empty()) {
-    c.resumed_ = true;
-    resumed_.push_back(&c);
-  }
+  resume_later(c);
 }
 
 void broker::on_wait_end(broker& b, void* about) {

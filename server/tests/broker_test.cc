@@ -151,4 +151,70 @@ TEST(storms, in_one_tube_do_not_hold_up_another) {
             "urgent 2000 ready 2000 reserved 0 delayed 0 buried 0\r\n");
 }
 
+/// Puts so many tasks and buries them.
+void bury_many(lab& l, const std::shared_ptr<recording_client>& c, int tasks) {
+  for (int i = 0; i < tasks; i += 100) {
+    std::string some;
+    for (int n = 0; n < 100; ++n) some += "put 0 0 60 1\r\nx\r\n";
+    for (int n = 1; n <= 100; ++n) {
+      some += "reserve\r\nbury " + std::to_string(i + n) + " 0\r\n";
+    }
+    l.say(c, some);
+  }
+}
+
+TEST(kicks, of_many_tasks_are_done_in_pieces_and_answered_once) {
+  constexpr int tasks = 20'000;
+  for (const bool buried : {true, false}) {
+    auto kept = std::make_unique<counting_store>();
+    counting_store& disk = *kept;
+    lab l({.most_in_memory = 1000, .chunk = 100, .elsewhere = {}}, std::move(kept));
+    auto c = l.connect();
+    if (buried) {
+      bury_many(l, c, tasks);
+    } else {
+      for (int i = 0; i < tasks; ++i) l.say(c, "put 0 1000 60 1\r\nx\r\n");
+    }
+    l.restart();
+    c = l.connect();
+    auto other = l.connect();
+    disk.largest = 0;
+    // What is sent behind it waits for its answer, what others send does not.
+    bool more = l.one_round(c, "kick 4294967295\r\nlist-tube-used\r\n");
+    std::size_t most = l.it().in_memory();
+    int rounds = 1;
+    for (; more && c->said.empty(); ++rounds) {
+      more = l.one_round(other, "put 0 2000 60 1\r\ny\r\n");
+      EXPECT_TRUE(other->heard().starts_with("INSERTED "));
+      most = std::max(most, l.it().in_memory());
+    }
+    EXPECT_EQ(c->heard(), "KICKED " + std::to_string(tasks) + "\r\nUSING default\r\n");
+    EXPECT_GE(rounds, tasks / 200);
+    EXPECT_LE(most, 1500U) << "tasks in memory";
+    EXPECT_LE(disk.largest, 500U) << "tasks in one batch";
+    c->only_counts = true;
+    EXPECT_TRUE(l.say(c, "stats-tube default\r\n")
+                    .starts_with("urgent 20000 ready 20000 reserved 0 delayed "));
+  }
+}
+
+TEST(kicks, end_with_their_client_and_with_a_crash) {
+  lab l({.most_in_memory = 100, .chunk = 10, .elsewhere = {}});
+  auto c = l.connect();
+  auto other = l.connect();
+  bury_many(l, c, 1000);
+  EXPECT_TRUE(l.one_round(c, "kick 1000\r\n"));
+  EXPECT_TRUE(l.one_round(other, ""));
+  l.run(c, command(verb::leave));
+  c = l.connect();
+  c->only_counts = true;
+  const std::string first = l.say(c, "stats-tube default\r\n");
+  EXPECT_EQ(first, "urgent 30 ready 30 reserved 0 delayed 0 buried 970\r\n");
+  l.restart();
+  c = l.connect();
+  c->only_counts = true;
+  EXPECT_EQ(l.say(c, "stats-tube default\r\n"), first);
+  EXPECT_EQ(l.say(c, "kick 5\r\nkick 2000\r\n"), "KICKED 5\r\nKICKED 965\r\n");
+}
+
 }  // namespace
