@@ -20,6 +20,7 @@
 #include "client.h"
 #include "command.h"
 #include "entry.h"
+#include "keyed_hash.h"
 #include "tube.h"
 
 /// The broker: tubes, waiting clients, leases, and the window of near tasks.
@@ -71,7 +72,9 @@ struct broker_options {
   std::size_t chunk{2'000};
   /// How many bytes of bodies of ready tasks are kept in memory.
   std::size_t body_bytes{32U << 20};
-  /// What the tokens of leases are made of.
+  /// What the tokens of leases are made with: random, and secret.
+  hash_key token_key{.first = 1, .second = 2};
+  /// Of delays that are random in part.
   std::uint64_t seed{1};
   /// Ids are the numbers with this remainder, by this divisor: an id says which shard has its task.
   std::uint64_t id_remainder{0};
@@ -263,7 +266,7 @@ class broker {
   static void on_lease_end(broker& b, void* e);
   static void on_wait_end(broker& b, void* c);
   static void on_pause_end(broker& b, void* t);
-  lease_token new_token(const entry& e) const noexcept;
+  lease_token new_token(const entry& e) noexcept;
 
   // tubes.cc: when tubes exist, and the commands about them.
   void run_tubes(client& c, const command& cmd);
@@ -308,6 +311,7 @@ class broker {
   alarm_queue alarms_;
   std::map<client*, shared_client> clients_;
   std::uint64_t next_wait_{1};
+  std::uint64_t leases_{0};  ///< given so far
   std::vector<client*> resumed_;
   std::vector<pending_kick> kicks_;
   std::vector<shared_client> left_;

@@ -1,10 +1,11 @@
 // Leases, and clients that wait for a task.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "broker.h"
-#include "mix.h"
+#include "keyed_hash.h"
 
 namespace verge::server {
 
@@ -20,8 +21,11 @@ clock::time_point after(clock::time_point now, nanoseconds d) noexcept {
 
 }  // namespace
 
-lease_token broker::new_token(const entry& e) const noexcept {
-  return mix(options_.seed ^ mix(e.fields.id * 0x9e3779b97f4a7c15U + e.fields.reserves + 1)) | 1;
+/// No two leases that this process gives have the same message.
+lease_token broker::new_token(const entry& e) noexcept {
+  const lease_token token = keyed_hash(
+      options_.token_key, std::array{e.fields.id, std::uint64_t{e.fields.reserves}, ++leases_});
+  return token != 0 ? token : 1;
 }
 
 /// The first of all ready tasks in the tubes that the client watches.

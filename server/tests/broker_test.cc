@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "broker/keyed_hash.h"
 #include "support/lab.h"
 
 namespace {
@@ -215,6 +218,72 @@ TEST(kicks, end_with_their_client_and_with_a_crash) {
   c->only_counts = true;
   EXPECT_EQ(l.say(c, "stats-tube default\r\n"), first);
   EXPECT_EQ(l.say(c, "kick 5\r\nkick 2000\r\n"), "KICKED 5\r\nKICKED 965\r\n");
+}
+
+// ---- Tokens ------------------------------------------------------------------------------------
+
+/// A client that knows its leases by their tokens, as HTTP's do.
+class token_client final : public client {
+ public:
+  token_client() : client(leases::by_token) {}
+  void deliver(reply r) override { last = std::move(r); }
+  void flush() noexcept override {}
+  void left() noexcept override {}
+  reply last;
+};
+
+TEST(lease_tokens, are_of_a_keyed_hash) {
+  // As `openssl mac -macopt hexkey:000102..0f -macopt size:8 SIPHASH` has it for the bytes 0 to 23.
+  const hash_key key{.first = 0x0706050403020100U, .second = 0x0f0e0d0c0b0a0908U};
+  const std::array<std::uint64_t, 3> message{0x0706050403020100U, 0x0f0e0d0c0b0a0908U,
+                                             0x1716151413121110U};
+  EXPECT_EQ(keyed_hash(key, message), 0xb8ad50c6f649af94U);
+}
+
+/// A client that has one token undoes what can be undone, and guesses the token of another task.
+TEST(lease_tokens, do_not_tell_other_tokens) {
+  const auto mix = [](std::uint64_t n) {
+    n = (n ^ (n >> 30)) * 0xbf58476d1ce4e5b9U;
+    n = (n ^ (n >> 27)) * 0x94d049bb133111ebU;
+    return n ^ (n >> 31);
+  };
+  const auto unmix = [](std::uint64_t n) {
+    n = (n ^ (n >> 31) ^ (n >> 62)) * 0x319642b2d24d8ec3U;
+    n = (n ^ (n >> 27) ^ (n >> 54)) * 0x96de1b173f119089U;
+    return n ^ (n >> 30) ^ (n >> 60);
+  };
+  const auto inner = [&](std::uint64_t id) { return mix(id * 0x9e3779b97f4a7c15U + 1); };
+  ASSERT_EQ(unmix(mix(12345)), 12345U);
+  lab l;
+  auto c = std::make_shared<token_client>();
+  lease_token tokens[3]{};
+  for (int i = 1; i <= 2; ++i) {
+    l.say(l.connect(), "put 0 0 60 1\r\nx\r\n");
+    l.run_with(c, command(verb::reserve));
+    ASSERT_EQ(c->last.task.id, static_cast<task_id>(i));
+    tokens[i] = c->last.task.token;
+  }
+  for (const std::uint64_t lowest : {0U, 1U}) {
+    const std::uint64_t seed = unmix(tokens[1] ^ lowest) ^ inner(1);
+    EXPECT_NE(mix(seed ^ inner(2)) | 1, tokens[2]);
+  }
+}
+
+/// A task that was handed out and put off has as many reservations as before, and another token.
+TEST(lease_tokens, are_another_one_for_each_lease) {
+  lab l;
+  auto c = std::make_shared<token_client>();
+  l.say(l.connect(), "put 0 0 60 1\r\nx\r\n");
+  std::set<lease_token> seen;
+  for (int i = 0; i < 10; ++i) {
+    l.run_with(c, command(verb::reserve));
+    seen.insert(c->last.task.token);
+    command back(verb::postpone, c->last.task.id);
+    back.token = c->last.task.token;
+    l.run_with(c, back);
+    ASSERT_EQ(c->last.what, answer::released);
+  }
+  EXPECT_EQ(seen.size(), 10U);
 }
 
 }  // namespace
