@@ -9,6 +9,27 @@
 
 namespace verge::server {
 
+namespace {
+
+/// What a reply weighs until its client has it: bodies, and names in lists.
+std::size_t weight_of(const reply& r) {
+  std::size_t bytes = sizeof r + r.text.size();
+  const auto add = [&](const handed_out& t) {
+    if (t.body != nullptr) bytes += t.body->size();
+  };
+  add(r.task);
+  for (const handed_out& t : r.more) add(t);
+  if (r.shown == nullptr) return bytes;
+  if (const auto* const names = std::get_if<std::vector<std::string>>(r.shown.get())) {
+    for (const std::string& n : *names) bytes += n.size();
+  } else if (const auto* const list = std::get_if<list_view>(r.shown.get())) {
+    for (const task_view& t : list->tasks) bytes += t.body != nullptr ? t.body->size() : 0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
 broker::broker(store& s, broker_options options) : store_(s), options_(options) {}
 
 broker::~broker() {
@@ -119,7 +140,12 @@ void broker::leave(client& c) {
   }
 }
 
-void broker::say(client& c, reply r) { replies_.emplace_back(&c, std::move(r)); }
+void broker::say(client& c, reply r) {
+  const std::size_t bytes = weight_of(r);
+  c.said_ += bytes;
+  round_bytes_ += bytes;
+  replies_.emplace_back(&c, std::move(r));
+}
 
 void broker::say(client& c, answer a, std::uint64_t number) {
   reply r;
@@ -133,11 +159,13 @@ void broker::deliver() {
   for (auto& [c, r] : replies_) {
     if (!c->to_flush_) {
       c->to_flush_ = true;
+      c->said_ = 0;
       to_flush.push_back(c);
     }
     c->deliver(std::move(r));
   }
   replies_.clear();
+  round_bytes_ = 0;
   for (client* c : to_flush) {
     c->to_flush_ = false;
     c->flush();

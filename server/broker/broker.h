@@ -70,6 +70,8 @@ struct broker_options {
   std::size_t most_in_memory{300'000};
   /// How many are read from the store, and how many fall due, in one go.
   std::size_t chunk{2'000};
+  /// How many bytes the replies of one round have, and one more.
+  std::size_t round_bytes{16U << 20};
   /// How many bytes of bodies of ready tasks are kept in memory.
   std::size_t body_bytes{32U << 20};
   /// What the tokens of leases are made with: random, and secret.
@@ -141,6 +143,10 @@ class broker {
 
   // commands.cc: what the verbs do.
   void run(client& c, command& cmd);
+  static bool is_busy(const client& c) noexcept;
+  bool may_say(client& c) noexcept;
+  /// A round ends early when its replies have so many bytes: what is left is for the next one.
+  bool is_round_full() const noexcept { return round_bytes_ >= options_.round_bytes; }
   void resume();
   void resume_later(client& c);
   void run_put(client& c, command& cmd);
@@ -343,6 +349,7 @@ class broker {
   std::map<std::string, shared_recurrence> schedules_;
   std::set<std::pair<wall_time, std::string>> firings_;  ///< when each schedule fires next
   std::vector<std::pair<client*, reply>> replies_;
+  std::size_t round_bytes_{0};  ///< of them
 
   server_view figures_;
 };

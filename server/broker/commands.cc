@@ -29,28 +29,53 @@ void broker::execute(const std::shared_ptr<client>& from, command cmd) {
     say(c, answer::timed_out);
     return resume();
   }
-  if (c.waits_ || c.kicks_ || !c.behind_.empty()) {
+  if (cmd.what == verb::go_on) {
+    c.stalled_ = false;
+    resume_later(c);
+    return resume();
+  }
+  if (is_busy(c) || !c.behind_.empty()) {
     c.behind_.push_back(std::move(cmd));
     return;
+  }
+  if (!may_say(c)) {
+    c.behind_.push_back(std::move(cmd));
+    return resume_later(c);
   }
   run(c, cmd);
   resume();
 }
 
+/// Whether its next command has to wait for something.
+bool broker::is_busy(const client& c) noexcept { return c.waits_ || c.kicks_ || c.stalled_; }
+
+/// Whether there is room for another reply: in this round, and with the client.
+bool broker::may_say(client& c) noexcept {
+  if (failed_) return true;
+  if (is_round_full()) return false;
+  c.stalled_ = c.admits(c.said_) == 0;
+  return !c.stalled_;
+}
+
 /// What the client has sent meanwhile comes next.
 void broker::resume_later(client& c) {
-  if (c.resumed_ || c.behind_.empty()) return;
+  if (c.resumed_ || c.stalled_ || c.behind_.empty()) return;
   c.resumed_ = true;
   resumed_.push_back(&c);
 }
 
-/// Runs what clients have sent while they waited for a task that they have now.
+/// Runs what clients have sent while they waited. What the round has no room for is left for the
+/// next one.
 void broker::resume() {
-  while (!resumed_.empty()) {
+  while (!resumed_.empty() && (failed_ || !is_round_full())) {
     client& c = *resumed_.back();
     resumed_.pop_back();
     c.resumed_ = false;
-    while (!c.waits_ && !c.kicks_ && !c.behind_.empty()) {
+    while (!is_busy(c) && !c.behind_.empty()) {
+      if (!may_say(c)) {
+        resume_later(c);
+        break;
+      }
       command next = std::move(c.behind_.front());
       c.behind_.pop_front();
       run(c, next);
@@ -144,6 +169,7 @@ void broker::run(client& c, command& cmd) {
     case verb::arrive:
     case verb::give_up:
     case verb::half_close:
+    case verb::go_on:
     case verb::leave:
       break;
   }

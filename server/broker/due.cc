@@ -188,7 +188,8 @@ bool broker::advance() {
   alarms_.run(now_, options_.chunk);
   resume();
   const auto alarm = alarms_.next();
-  return more_firings || !kicks_.empty() || (alarm && *alarm <= now_) || !falling_.empty() ||
+  return more_firings || !kicks_.empty() || !unserved_.empty() || !resumed_.empty() ||
+         (alarm && *alarm <= now_) || !falling_.empty() ||
          (!due_.empty() && due_.begin()->first <= wall_);
 }
 

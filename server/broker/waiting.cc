@@ -82,9 +82,13 @@ bool broker::hand_out(client& c) {
   r.what = answer::reserved;
   r.number = std::min<std::uint64_t>(c.wants_, 1);
   lease(c, *e, false, r.task);
-  while (r.number < c.wants_ && (e = best_for(c)) != nullptr) {
+  // Of several, as many as the client has room for.
+  const std::size_t most = c.wants_ > 1 ? c.admits(c.said_) : 0;
+  std::size_t bytes = r.task.body->size();
+  while (r.number < c.wants_ && bytes < most && (e = best_for(c)) != nullptr) {
     ++r.number;
     lease(c, *e, false, r.more.emplace_back());
+    bytes += r.more.back().body->size();
   }
   say(c, std::move(r));
   return true;
@@ -93,6 +97,7 @@ bool broker::hand_out(client& c) {
 /// Ready tasks go to the clients that wait, the first to come first.
 void broker::serve(tube& t) {
   while (!t.waiting.empty() && !is_paused(t) && first_of(t, t.ready) != nullptr) {
+    if (is_round_full()) return unserved_.push_back(t.number);
     client& c = *t.waiting.begin()->second;
     stop_waiting(c);
     hand_out(c);

@@ -220,6 +220,44 @@ TEST(kicks, end_with_their_client_and_with_a_crash) {
   EXPECT_EQ(l.say(c, "kick 5\r\nkick 2000\r\n"), "KICKED 5\r\nKICKED 965\r\n");
 }
 
+/// Replies that are large end a round early. What is left comes in the next ones, in its order.
+TEST(rounds, have_replies_of_so_many_bytes_and_no_more) {
+  lab l({.round_bytes = 10'000, .elsewhere = {}});
+  auto producer = l.connect();
+  const std::string body(2000, 'x');
+  const std::string put = "put 0 0 60 2000\r\n" + body + "\r\n";
+  for (int i = 0; i < 20; ++i) l.say(producer, put);
+  auto c = l.connect();
+  std::string asked;
+  std::string expected;
+  for (int i = 1; i <= 20; ++i) {
+    asked += "peek " + std::to_string(i) + "\r\nlist-tube-used\r\n";
+    expected += "FOUND " + std::to_string(i) + " 2000\r\n" + body + "\r\nUSING default\r\n";
+  }
+  bool more = l.one_round(c, asked);
+  std::string heard = c->heard();
+  EXPECT_LE(heard.size(), 13'000U);
+  for (int rounds = 1; more && rounds < 100; ++rounds) {
+    more = l.one_round(producer, "");
+    const std::string some = c->heard();
+    EXPECT_LE(some.size(), 13'000U);
+    heard += some;
+  }
+  EXPECT_EQ(heard, expected);
+  // The same for clients that wait, and all get one.
+  for (int i = 1; i <= 20; ++i) l.say(c, "delete " + std::to_string(i) + "\r\n");
+  std::vector<std::shared_ptr<recording_client>> waiting;
+  for (int i = 0; i < 20; ++i) {
+    waiting.push_back(l.connect());
+    l.say(waiting.back(), "reserve\r\n");
+  }
+  std::string puts;
+  for (int i = 0; i < 20; ++i) puts += put;
+  more = l.one_round(producer, puts);
+  for (int rounds = 0; more && rounds < 100; ++rounds) more = l.one_round(producer, "");
+  for (const auto& w : waiting) EXPECT_TRUE(w->heard().starts_with("RESERVED "));
+}
+
 // ---- Tokens ------------------------------------------------------------------------------------
 
 /// A client that knows its leases by their tokens, as HTTP's do.
