@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,6 +16,7 @@
 #include "postgres/postgres_store.h"
 #include "postgres/schema.h"
 #include "store/records.h"
+#include "store/rocks_database.h"
 #include "store/rocks_store.h"
 #include "store/store.h"
 #include "support/database.h"
@@ -473,6 +476,88 @@ TEST(check, finds_what_is_wrong) {
     } else {
       EXPECT_GT(r.fault_count, 0U) << d.what;
     }
+  }
+}
+
+/// Every file with its contents and the time when it was written last.
+std::map<std::string, std::pair<std::string, fs::file_time_type>> contents_of(
+    const std::string& directory) {
+  std::map<std::string, std::pair<std::string, fs::file_time_type>> all;
+  for (const auto& file : fs::directory_iterator(directory)) {
+    std::ifstream in(file.path(), std::ios::binary);
+    all[file.path().filename()] = {
+        std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()),
+        file.last_write_time()};
+  }
+  return all;
+}
+
+/// A directory that a server has open, as a crash leaves it: with a log that ends in zeros.
+void make_crashed(const std::string& original, const std::string& copy, std::uint64_t old_format) {
+  const auto s = open_rocks_store({.directory = original});
+  std::vector<task> tasks(50);
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    task& t = tasks[i];
+    t.id = i + 1;
+    t.tube = static_cast<tube_number>(1 + i);
+    t.due = 1001;
+    batch b;
+    b.insertions.push_back({.fields = &t,
+                            .where = {.kind = place_kind::ready, .priority = 0, .at = 1001},
+                            .body = "x"});
+    b.tubes.push_back({.number = t.tube, .name = std::to_string(t.tube), .ready = 1, .urgent = 1});
+    b.id_ceiling = 1000;
+    s->write(b);
+  }
+  if (old_format != 0) {
+    auto& db = dynamic_cast<rocks_store&>(*s).db();
+    ASSERT_TRUE(db.Put({}, records::format_key(), records::number_value(old_format)).ok());
+  }
+  fs::copy(original, copy, fs::copy_options::recursive);
+}
+
+std::string last_log(const std::string& directory) {
+  std::string last;
+  for (const auto& file : fs::directory_iterator(directory)) {
+    if (file.path().extension() == ".log") last = std::max(last, file.path().string());
+  }
+  return last;
+}
+
+TEST(check, changes_nothing) {
+  for (const std::uint64_t old_format : {0U, 2U}) {
+    for (const bool torn : {false, true}) {
+      const scratch dir;
+      make_crashed(dir / "tasks", dir / "copy", old_format);
+      if (torn) {
+        // The last batch of the log has lost its end.
+        const std::string log = last_log(dir / "copy");
+        std::ifstream in(log, std::ios::binary);
+        const std::string bytes(std::istreambuf_iterator<char>(in), {});
+        fs::resize_file(log, bytes.find_last_not_of('\0') - 5);
+      }
+      const auto before = contents_of(dir / "copy");
+      const check_report r = check_rocks_store(dir / "copy");
+      const std::uint64_t lost = torn && old_format == 0 ? 1 : 0;
+      EXPECT_EQ(r.fault_count, 0U) << r.faults[0];
+      EXPECT_EQ(r.tasks, 50U - lost);
+      EXPECT_EQ(contents_of(dir / "copy"), before);
+      // A server does change it, and finds the same.
+      { open_rocks_store({.directory = dir / "copy"}); }
+      EXPECT_NE(contents_of(dir / "copy"), before);
+      EXPECT_EQ(check_rocks_store(dir / "copy").tasks, 50U - lost);
+    }
+  }
+}
+
+TEST(check, needs_the_directory_for_itself) {
+  const scratch dir;
+  const auto s = open_rocks_store({.directory = dir / "tasks"});
+  try {
+    check_rocks_store(dir / "tasks");
+    FAIL() << "it reads what is being written";
+  } catch (const store_error& e) {
+    EXPECT_NE(std::string(e.what()).find("another process"), std::string::npos) << e.what();
   }
 }
 

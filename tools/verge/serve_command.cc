@@ -275,6 +275,9 @@ int serve_command::serve() {
   options.limits.body = body_limit_;
   options.limits.connections = connections_;
   options.rocks.memtable_bytes = memtable_;
+  options.rocks.notice = [](const std::string& text) {
+    std::fprintf(stderr, "verge: %s\n", text.c_str());
+  };
   options.processors = processors_;
   event_log log(log_ == "json"   ? event_log::form::json
                 : log_ == "text" ? event_log::form::text
