@@ -112,6 +112,36 @@ TEST(disk_fault, at_any_call_loses_nothing_that_was_acknowledged) {
   EXPECT_LT(started, static_cast<int>(chosen.size()));
 }
 
+// A disk that cannot be read when the server starts: it says so in a line, and ends. When the disk
+// works again everything is there.
+TEST(disk_fault, while_a_server_starts_and_reads_is_told) {
+  const scratch place;
+  const std::string data = place / "data";
+  crowd clients(2, 7, {.most_in_window = 6, .longest_body = 3000});
+  {
+    server_process server(data, {"--memtable", "131072"});
+    ASSERT_TRUE(server.serves());
+    clients.start(server.port(), 400);
+    clients.join();
+    server.kill();  // so that there is a log to be read
+  }
+  int failed = 0;
+  for (int n = 1;; n += n < 6 || is_long() ? 1 : n) {
+    std::filesystem::remove_all(place / "copy");
+    std::filesystem::copy(data, place / "copy", std::filesystem::copy_options::recursive);
+    server_process server(place / "copy", {},
+                          with_recorder({{"VERGE_DISK_ROOT", place / "copy"},
+                                         {"VERGE_DISK_FAIL_READ", std::to_string(n)}}));
+    if (server.serves()) break;
+    const ended end = server.wait();
+    ++failed;
+    EXPECT_EQ(end.status, disk_failed) << "read " << n << ": " << end.error;
+    EXPECT_TRUE(lines_in(end.error) == 1 && end.error.starts_with("verge: ")) << end.error;
+  }
+  EXPECT_GT(failed, 2) << "the name of the manifest, the manifest, a log at least";
+  EXPECT_THAT(compare(clients.ledgers(), read_copy_of(data, place / "copy"), never), IsEmpty());
+}
+
 /// The answers that are left on a connection, up to its end.
 std::vector<std::string> rest_of(connection& c) {
   std::vector<std::string> lines;

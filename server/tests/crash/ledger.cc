@@ -231,14 +231,14 @@ snapshot read_copy_of(const std::string& directory, const std::string& copy) {
   return s;
 }
 
-std::vector<std::string> ledger::compare(const snapshot& found, position cut) const {
+std::vector<std::string> ledger::compare(const snapshot& found, position cut, position sure) const {
   world w;
   // What was found after an earlier crash settles what was unclear before it.
   const auto last = std::find_if(steps.rbegin(), steps.rend(), [&](const step& s) {
-    return s.what == step::kind::adopt && s.acked < cut;
+    return s.what == step::kind::adopt && s.acked < sure;
   });
   auto at = last == steps.rend() ? steps.begin() : std::prev(last.base());
-  for (; at != steps.end() && at->acked < cut; ++at) apply(w, *at);
+  for (; at != steps.end() && at->acked < sure; ++at) apply(w, *at);
   // A server that was started since may have ended the leases of the one before.
   const bool started_since = std::any_of(
       at, steps.end(), [&](const step& s) { return s.what == step::kind::adopt && s.begun < cut; });
@@ -288,10 +288,10 @@ world ledger::adopt(const snapshot& found) const {
 }
 
 std::vector<std::string> compare(const std::vector<const ledger*>& ledgers, const snapshot& found,
-                                 position cut) {
+                                 position cut, position sure) {
   std::vector<std::string> wrong = found.faults;
   for (const ledger* l : ledgers) {
-    for (std::string& text : l->compare(found, cut)) wrong.push_back(std::move(text));
+    for (std::string& text : l->compare(found, cut, sure)) wrong.push_back(std::move(text));
     task_id highest = 0;
     for (const step& s : l->steps) {
       if (s.acked >= cut) continue;

@@ -115,15 +115,20 @@ class ledger {
   std::set<std::string> tubes;
   std::vector<step> steps;
 
-  /// What is wrong with what was found, if the crash was when `cut` records had been written.
-  std::vector<std::string> compare(const snapshot& found, position cut) const;
+  /// What is wrong with what was found, if the crash was when `cut` records had been written, and
+  /// what was acknowledged before `sure` has to be there.
+  std::vector<std::string> compare(const snapshot& found, position cut, position sure) const;
   /// The tasks that were found, as they are known from now on.
   world adopt(const snapshot& found) const;
 };
 
 /// All ledgers against what was found, and what is no player's: invariants, ids.
 std::vector<std::string> compare(const std::vector<const ledger*>& ledgers, const snapshot& found,
-                                 position cut);
+                                 position cut, position sure);
+inline std::vector<std::string> compare(const std::vector<const ledger*>& ledgers,
+                                        const snapshot& found, position cut) {
+  return compare(ledgers, found, cut, cut);
+}
 
 wall_time now();
 
