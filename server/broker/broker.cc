@@ -39,7 +39,7 @@ broker::~broker() {
 void broker::recover(clock::time_point now, wall_time wall) {
   const recovered r = store_.recover();
   begin(now, wall);
-  start_ = wall;
+  start_ = now;
   // The first from there on that is of this shard.
   const std::uint64_t beyond = r.id_ceiling % options_.id_divisor;
   next_id_ =

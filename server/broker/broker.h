@@ -293,7 +293,7 @@ class broker {
   broker_options options_;
   clock::time_point now_{};
   wall_time wall_{0};
-  wall_time start_{0};
+  clock::time_point start_{};
   bool stepped_back_{false};  ///< the wall clock, and schedules have not been looked at since
   bool failed_{false};
   bool draining_{false};

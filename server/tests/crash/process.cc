@@ -69,8 +69,8 @@ int wait_for(pid_t pid) {
 
 }  // namespace
 
-scratch::scratch() {
-  const bool memory = ::access("/dev/shm", W_OK) == 0;
+scratch::scratch(on where) {
+  const bool memory = where == on::memory && ::access("/dev/shm", W_OK) == 0;
   std::string name =
       (memory ? "/dev/shm" : fs::temp_directory_path().string()) + "/verge-crash-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) fail("mkdtemp");
