@@ -151,7 +151,13 @@ rocksdb::Options rocks_store::options_for(const rocks_options& o) {
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(o.cache_bytes);
   table.cache_index_and_filter_blocks = true;
+  // In parts: a whole filter of a large file is larger than a shard of the cache, so that it would
+  // be read again for each task that is looked for.
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  table.partition_filters = true;
+  table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
+  table.metadata_block_size = 4096;
+  table.pin_top_level_index_and_filter = true;
   table.format_version = 5;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.statistics = rocksdb::CreateDBStatistics();
