@@ -146,6 +146,10 @@ std::string index_prefix(tube_number tube, place_kind kind) {
   return key;
 }
 
+std::string end_of_index(std::string_view prefix) {
+  return std::string(prefix).append(ready_size, '\xff');
+}
+
 std::string index_key(tube_number tube, const place& p, task_id id) {
   std::string key = index_prefix(tube, p.kind);
   if (p.kind == place_kind::ready) append_big(key, p.priority);
@@ -199,6 +203,12 @@ std::string tube_key(tube_number tube) {
 std::string note_key(std::string_view name) {
   std::string key = "N";
   key.append(name);
+  return key;
+}
+
+std::string low_water_key(std::string_view prefix) {
+  std::string key = "L";
+  key.append(prefix);
   return key;
 }
 

@@ -113,6 +113,16 @@ check_report check_rocks_store(const std::string& directory) {
           }
           break;
         }
+        case 'L': {
+          const std::string prefix(key.substr(1));
+          const std::unique_ptr<rocksdb::Iterator> first(opened.db().NewIterator(read));
+          first->Seek(prefix);
+          if (first->Valid() && first->key().starts_with(prefix) &&
+              view(first->key()) < view(i->value())) {
+            fault("an index has an entry before its beginning");
+          }
+          break;
+        }
         case 'F':
         case 'M':
         case 'N':

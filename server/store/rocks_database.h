@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "low_water.h"
 #include "rocks_store.h"
 
 /// The store on RocksDB, for those who work on it: the store itself, and what checks it. Others
@@ -53,6 +54,8 @@ class rocks_store final : public store {
   void insert(const batch::insertion& i);
   void change(const batch::update& u);
   void remove(const batch::removal& r);
+  void put_entry(std::string key);
+  void remove_entry(std::string key);
   void end_batch(rocksdb::WriteBatch& b);
   void require_batch(const rocksdb::Status& s);
   void require(const rocksdb::Status& s, const char* doing);
@@ -67,6 +70,7 @@ class rocks_store final : public store {
   rocksdb::ReadOptions read_;
   rocksdb::WriteOptions write_;
   rocksdb::WriteBatch changes_;
+  low_water_marks fronts_;
   std::string key_;
   std::string value_;
   bool failed_{false};

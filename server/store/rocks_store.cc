@@ -126,6 +126,7 @@ rocks_store::rocks_store(const rocks_options& o, access how) : directory_(o.dire
     open_to_read(o);
   }
   check_format(how);
+  fronts_.load(*db_, read_);
 }
 
 rocks_store::~rocks_store() {
@@ -307,13 +308,19 @@ std::optional<task_id> rocks_store::find_key(tube_number tube, std::string_view 
 
 std::vector<stored_task> rocks_store::scan(tube_number tube, const position& first,
                                            std::size_t limit) {
-  const std::string prefix = index_prefix(tube, first.where.kind);
+  // An iterator that comes to the end of the index must not look for the next key that there is:
+  // behind it are removed tasks.
+  const std::string end = end_of_index(tube, first.where.kind);
+  const rocksdb::Slice bound(end);
+  rocksdb::ReadOptions within = read_;
+  within.iterate_upper_bound = &bound;
   std::vector<task_id> ids;
   {
-    const std::unique_ptr<rocksdb::Iterator> i(db_->NewIterator(read_));
-    for (i->Seek(index_key(tube, first.where, first.id));
-         i->Valid() && i->key().starts_with(prefix) && ids.size() < limit; i->Next()) {
+    const std::unique_ptr<rocksdb::Iterator> i(db_->NewIterator(within));
+    i->Seek(fronts_.from(index_key(tube, first.where, first.id)));
+    for (; i->Valid(); i->Next()) {
       ids.push_back(id_at(view(i->key()), i->key().size() - 8));
+      if (ids.size() >= limit) break;
     }
     require(i->status(), "reading");
   }
@@ -369,16 +376,31 @@ void rocks_store::write(const batch& b) {
   for (const batch::update& u : b.updates) change(u);
   for (const batch::insertion& i : b.insertions) insert(i);
   for (const tube_record& t : b.tubes) put(tube_key(t.number), tube_value(t));
-  for (const tube_number n : b.tubes_removed) require_batch(changes_.Delete(tube_key(n)));
+  for (const tube_number n : b.tubes_removed) {
+    require_batch(changes_.Delete(tube_key(n)));
+    fronts_.will_remove_tube(n);
+  }
   for (const std::string& n : b.notes_removed) require_batch(changes_.Delete(note_key(n)));
   for (const note& n : b.notes) put(note_key(n.name), n.text);
   if (b.id_ceiling) put(mark_key("ids"), number_value(*b.id_ceiling));
   if (b.burial_ceiling) put(mark_key("burials"), number_value(*b.burial_ceiling));
+  fronts_.add_to(changes_);
   end_batch(changes_);
   // Ids are never used again, also if what was only written is lost.
   rocksdb::WriteOptions how = write_;
   how.sync = how.sync || b.id_ceiling.has_value();
   require(db_->Write(how, &changes_), "writing to");
+  fronts_.rise(*db_, read_);
+}
+
+void rocks_store::put_entry(std::string key) {
+  fronts_.will_put(key);
+  put(key, {});
+}
+
+void rocks_store::remove_entry(std::string key) {
+  fronts_.will_remove(key);
+  require_batch(changes_.SingleDelete(key));
 }
 
 void rocks_store::put(const std::string& key, const std::string& value) {
@@ -392,7 +414,7 @@ void rocks_store::insert(const batch::insertion& i) {
   key_ = task_key(i.fields->id);
   const rocksdb::Slice key(key_);
   require_batch(changes_.Put(rocksdb::SliceParts(&key, 1), rocksdb::SliceParts(parts, 2)));
-  put(index_key(i.fields->tube, i.where, i.fields->id), {});
+  put_entry(index_key(i.fields->tube, i.where, i.fields->id));
   if (!i.fields->key.empty()) {
     put(key_key(i.fields->tube, i.fields->key), number_value(i.fields->id));
   }
@@ -404,8 +426,8 @@ void rocks_store::change(const batch::update& u) {
   append_fields(value_, t, u.after);
   put(changes_key(t.id), value_);
   if (u.before != u.after || u.tube_before != t.tube) {
-    require_batch(changes_.SingleDelete(index_key(u.tube_before, u.before, t.id)));
-    put(index_key(t.tube, u.after, t.id), {});
+    remove_entry(index_key(u.tube_before, u.before, t.id));
+    put_entry(index_key(t.tube, u.after, t.id));
   }
   if (u.key_before != t.key || u.tube_before != t.tube) {
     if (!u.key_before.empty()) require_batch(changes_.Delete(key_key(u.tube_before, u.key_before)));
@@ -415,7 +437,7 @@ void rocks_store::change(const batch::update& u) {
 
 void rocks_store::remove(const batch::removal& r) {
   require_batch(changes_.SingleDelete(task_key(r.id)));
-  require_batch(changes_.SingleDelete(index_key(r.tube, r.where, r.id)));
+  remove_entry(index_key(r.tube, r.where, r.id));
   if (r.changed) require_batch(changes_.Delete(changes_key(r.id)));
   if (!r.key.empty()) require_batch(changes_.Delete(key_key(r.tube, r.key)));
 }

@@ -18,8 +18,10 @@
 ///    damaged one in the middle refuses to open. The default drops all that follows, silently.
 ///  - Keys that are written once are removed with SingleDelete: put and remove annihilate each
 ///    other at the next flush, and leave no tombstone.
-///  - The broker always scans from where it was, never from the first key: nothing walks over
-///    tombstones again and again.
+///  - The broker always scans from where it was, and after a restart from a stored mark
+///    (low_water.h), never from the first key: nothing walks over tombstones again and again.
+///  - Filters in parts, which fit into the cache.
+///  - max_total_wal_size, so that the logs that the next start has to read are not many.
 namespace verge::server {
 
 /// What a reply means for the disk.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
+#include <rocksdb/perf_context.h>
+#include <rocksdb/perf_level.h>
 #include <verge/runtime.h>
 
 #include <filesystem>
@@ -15,6 +17,7 @@
 
 #include "postgres/postgres_store.h"
 #include "postgres/schema.h"
+#include "store/low_water.h"
 #include "store/records.h"
 #include "store/rocks_database.h"
 #include "store/rocks_store.h"
@@ -445,6 +448,13 @@ TEST(check, finds_what_is_wrong) {
       {"a tube is lost", [&](rocksdb::DB& db) { erase(db, tube_key(1)); }, 1},
       {"a record is cut short", [&](rocksdb::DB& db) { put(db, task_key(1), "\x01"); }, 3},
       {"a key of an unknown kind", [&](rocksdb::DB& db) { put(db, "zzz", ""); }, 1},
+      {"an index begins before its low-water mark",
+       [&](rocksdb::DB& db) {
+         place later = at;
+         later.at = 2000;
+         put(db, low_water_key(index_prefix(1, place_kind::ready)), index_key(1, later, 1));
+       },
+       1},
       {"an id above the ceiling",
        [&](rocksdb::DB& db) { put(db, mark_key("ids"), number_value(1)); }, 1},
   };
@@ -477,6 +487,101 @@ TEST(check, finds_what_is_wrong) {
       EXPECT_GT(r.fault_count, 0U) << d.what;
     }
   }
+}
+
+// ---- Traps of RocksDB --------------------------------------------------------------------------
+
+/// Removes the tasks of a ready index from its front, as workers do.
+void remove_in_order(store& s, const std::vector<task>& tasks, std::size_t from, std::size_t to) {
+  for (std::size_t i = from; i < to; i += 100) {
+    batch b;
+    for (std::size_t n = i; n < std::min(i + 100, to); ++n) {
+      b.removals.push_back({.id = tasks[n].id,
+                            .tube = 1,
+                            .where = {.kind = place_kind::ready, .priority = 0, .at = tasks[n].due},
+                            .changed = false,
+                            .key = {}});
+    }
+    s.write(b);
+  }
+}
+
+/// After a restart the first entry of an index is found without a walk over what was removed.
+TEST(tombstones, are_not_walked_over_after_a_restart) {
+  const scratch dir;
+  constexpr std::size_t count = 50'000;
+  std::vector<task> tasks(count);
+  const auto insert = [&](store& s, task& t) {
+    batch b;
+    b.insertions.push_back({.fields = &t,
+                            .where = {.kind = place_kind::ready, .priority = 0, .at = t.due},
+                            .body = {}});
+    s.write(b);
+  };
+  const rocks_options options{.directory = dir / "tasks", .mode = durability::written};
+  {
+    const auto s = open_rocks_store(options);
+    for (std::size_t i = 0; i < count; ++i) {
+      tasks[i].id = i + 1;
+      tasks[i].tube = 1;
+      tasks[i].due = static_cast<wall_time>(1'000 + i);
+      insert(*s, tasks[i]);
+    }
+  }
+  const auto s = open_rocks_store(options);
+  remove_in_order(*s, tasks, 0, count - 10);
+  // As a crash leaves it: in an orderly end files are merged.
+  fs::copy(dir / "tasks", dir / "copy", fs::copy_options::recursive);
+  const auto walked = [](store& in) {
+    rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
+    rocksdb::get_perf_context()->Reset();
+    EXPECT_EQ(in.scan(1, beginning_of(place_kind::ready), 20).size(), 10U) << "to the end";
+    const auto* const p = rocksdb::get_perf_context();
+    return p->internal_delete_skipped_count + p->internal_key_skipped_count;
+  };
+  const auto copy = open_rocks_store({.directory = dir / "copy", .mode = durability::written});
+  EXPECT_LE(walked(*copy), 3 * low_water_marks::removals_between);
+  EXPECT_LE(walked(*s), 3 * low_water_marks::removals_between);
+  // One that comes before the mark is found, also after another crash.
+  task early;
+  early.id = count + 1;
+  early.tube = 1;
+  early.due = 500;
+  insert(*copy, early);
+  fs::copy(dir / "copy", dir / "again", fs::copy_options::recursive);
+  const auto again = open_rocks_store({.directory = dir / "again", .mode = durability::written});
+  for (store* const each : {copy.get(), again.get()}) {
+    const auto found = each->scan(1, beginning_of(place_kind::ready), 20);
+    ASSERT_EQ(found.size(), 11U);
+    EXPECT_EQ(found[0].fields.id, early.id);
+    EXPECT_EQ(found[1].fields.id, count - 9);
+  }
+}
+
+/// However much has been put, the logs that the next start has to read are few.
+TEST(logs, are_not_kept) {
+  const scratch dir;
+  const auto s = open_rocks_store(
+      {.directory = dir / "tasks", .mode = durability::written, .memtable_bytes = 1U << 20});
+  const std::string body(1000, 'x');
+  std::uint64_t most = 0;
+  for (task_id id = 1; id <= 30'000; ++id) {
+    task t;
+    t.id = id;
+    t.tube = 1;
+    batch b;
+    b.insertions.push_back({.fields = &t, .where = {.kind = place_kind::ready}, .body = body});
+    s->write(b);
+    if (id % 1000 != 0) continue;
+    std::uint64_t bytes = 0;
+    for (const auto& file : fs::directory_iterator(dir / "tasks")) {
+      std::error_code gone;
+      const std::uint64_t size = file.file_size(gone);
+      if (!gone && file.path().extension() == ".log") bytes += size;
+    }
+    most = std::max(most, bytes);
+  }
+  EXPECT_LE(most, 8U << 20) << "of 30 MB that were put";
 }
 
 /// Every file with its contents and the time when it was written last.
