@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "store/rocks_database.h"
 #include "store/rocks_store.h"
 
 namespace verge::crash {
@@ -203,22 +204,42 @@ void apply(world& w, const step& s) {
   }
 }
 
-snapshot read_directory(const std::string& directory) {
+namespace {
+
+snapshot read_all(server::store& store) {
   snapshot s;
-  s.faults = server::check_rocks_store(directory).faults;
-  const auto store = server::open_rocks_store({.directory = directory, .must_exist = true});
-  s.known = store->recover();
+  s.known = store.recover();
   s.taken = now();
   for (const server::tube_record& tube : s.known.tubes) {
     for (const auto kind :
          {server::place_kind::delayed, server::place_kind::ready, server::place_kind::buried}) {
       for (auto& stored :
-           store->scan(tube.number, server::beginning_of(kind), std::size_t{1} << 30)) {
+           store.scan(tube.number, server::beginning_of(kind), std::size_t{1} << 30)) {
         const task_id id = stored.fields.id;
-        s.tasks[id] = {.stored = std::move(stored), .tube = tube.name, .body = store->body_of(id)};
+        s.tasks[id] = {.stored = std::move(stored), .tube = tube.name, .body = store.body_of(id)};
       }
     }
   }
+  return s;
+}
+
+}  // namespace
+
+snapshot look_at_directory(const std::string& directory) {
+  std::vector<std::string> faults = server::check_rocks_store(directory).faults;
+  server::rocks_options options;
+  options.directory = directory;
+  server::rocks_store store(options, server::access::read);
+  snapshot s = read_all(store);
+  s.faults = std::move(faults);
+  return s;
+}
+
+snapshot read_directory(const std::string& directory) {
+  std::vector<std::string> faults = server::check_rocks_store(directory).faults;
+  const auto store = server::open_rocks_store({.directory = directory, .must_exist = true});
+  snapshot s = read_all(*store);
+  s.faults = std::move(faults);
   return s;
 }
 

@@ -104,6 +104,8 @@ struct snapshot {
   std::vector<std::string> faults;  ///< of `verge check`
   wall_time taken{0};
 };
+/// Checks the store and reads everything, and changes nothing.
+snapshot look_at_directory(const std::string& directory);
 /// Opens the store, checks it and reads everything. Throws server::store_error if it cannot be
 /// opened. The directory is changed by that, as by any start.
 snapshot read_directory(const std::string& directory);
