@@ -136,7 +136,8 @@ TEST(kill, leaves_everything_that_was_acknowledged) {
 
 TEST(kill, takes_nothing_that_was_only_written_either) {
   const std::uint64_t seed = seed_of(1000);
-  const auto r = kill_often(seed, amount(100, 1000), {"--durability", "written", "--memtable", "131072"}, {});
+  const auto r =
+      kill_often(seed, amount(100, 1000), {"--durability", "written", "--memtable", "131072"}, {});
   EXPECT_THAT(r.problems, IsEmpty()) << "VERGE_CRASH_SEED=" << seed << ", kill " << r.kills;
 }
 
