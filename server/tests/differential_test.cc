@@ -4,10 +4,6 @@
 // delayed, the server's own statistics.
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +16,7 @@
 #include <vector>
 
 #include "serve/server.h"
+#include "support/oracle.h"
 #include "support/scale.h"
 #include "support/wire.h"
 
@@ -27,53 +24,6 @@ namespace {
 
 using namespace verge::server;
 using namespace verge::server::test;
-
-/// beanstalkd on a port of its own, ended by its number.
-class oracle {
- public:
-  oracle() {
-    for (int attempt = 0; attempt < 20; ++attempt) {
-      port_ = static_cast<std::uint16_t>(20'000 + (::getpid() * 7 + attempt * 131) % 20'000);
-      pid_ = ::fork();
-      if (pid_ == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::close(1);
-        ::close(2);
-        const std::string port = std::to_string(port_);
-        ::execl(path(), "beanstalkd", "-l", "127.0.0.1", "-p", port.c_str(), nullptr);
-        ::_exit(127);
-      }
-      for (int i = 0; i < 500; ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        int status = 0;
-        if (::waitpid(pid_, &status, WNOHANG) == pid_) {
-          pid_ = -1;
-          break;
-        }
-        try {
-          wire w(port_);
-          return;
-        } catch (const std::system_error&) {
-        }
-      }
-    }
-    throw std::runtime_error("beanstalkd does not start");
-  }
-  oracle(const oracle&) = delete;
-  oracle& operator=(const oracle&) = delete;
-  ~oracle() {
-    if (pid_ < 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  std::uint16_t port() const { return port_; }
-  static const char* path() { return "/usr/bin/beanstalkd"; }
-  static bool exists() { return ::access(path(), X_OK) == 0; }
-
- private:
-  pid_t pid_{-1};
-  std::uint16_t port_{0};
-};
 
 class differential : public testing::Test {
  protected:
