@@ -453,7 +453,62 @@ TEST_P(a_beanstalk_server, puts_and_deletes_a_hundred_on_disk) {
   for (int i = 1; i <= 100; ++i) play(w, {{"delete " + std::to_string(i), "DELETED"}});
 }
 
+// ---- What differs on purpose: the table in docs/tasks.md ----------------------------------------
+
+class a_chosen_difference : public a_beanstalk_server {
+ protected:
+  const std::string& of(const std::string& ours, const std::string& theirs) const {
+    return GetParam() == side::ours ? ours : theirs;
+  }
+};
+
+TEST_P(a_chosen_difference, is_the_order_of_tasks_with_one_priority_of_which_one_was_delayed) {
+  start();
+  wire w = connect();
+  play(w, {{"put 5 1 60 1\r\na", "INSERTED 1"}, {"put 5 0 60 1\r\nb", "INSERTED 2"}});
+  while (w.ask("peek-delayed\r\n") != "NOT_FOUND\r\n") {
+  }
+  play(w, {{"reserve", of("RESERVED 2 1\r\nb", "RESERVED 1 1\r\na")},
+           {"reserve", of("RESERVED 1 1\r\na", "RESERVED 2 1\r\nb")}});
+}
+
+TEST_P(a_chosen_difference, is_a_negative_time_to_wait) {
+  start();
+  wire w = connect();
+  w.send("reserve-with-timeout -1\r\n");
+  if (GetParam() == side::theirs) {
+    wire other = connect();
+    while (other.ask("stats\r\n").find("current-waiting: 1\n") == std::string::npos) {
+    }
+    play(other, {{"put 0 0 60 0\r\n", "INSERTED 1"}});
+  }
+  EXPECT_EQ(w.reply(), of("BAD_FORMAT\r\n", "RESERVED 1 0\r\n\r\n"));
+}
+
+TEST_P(a_chosen_difference, is_when_a_task_gets_its_id) {
+  start();
+  wire w = connect();
+  w.send("list-tube-used\r\nput 0 0 60 4\r\nhal");  // its line has been read, most likely
+  EXPECT_EQ(w.reply(), "USING default\r\n");
+  wire other = connect();
+  play(other, {{"put 0 0 60 0\r\n", of("INSERTED 1", "INSERTED 2")}});
+}
+
+TEST_P(a_chosen_difference, is_that_ids_go_on_after_a_restart_without_tasks) {
+  start(true);
+  {
+    wire w = connect();
+    play(w, {{"put 0 0 60 0\r\n", "INSERTED 1"}, {"delete 1", "DELETED"}});
+  }
+  restart();
+  wire w = connect();
+  play(w, {{"put 0 0 60 0\r\n", of("INSERTED 2", "INSERTED 1")}});
+}
+
+const auto name_of_side = [](const auto& p) { return p.param == side::ours ? "ours" : "theirs"; };
+INSTANTIATE_TEST_SUITE_P(both, a_chosen_difference, testing::Values(side::ours, side::theirs),
+                         name_of_side);
 INSTANTIATE_TEST_SUITE_P(both, a_beanstalk_server, testing::Values(side::ours, side::theirs),
-                         [](const auto& p) { return p.param == side::ours ? "ours" : "theirs"; });
+                         name_of_side);
 
 }  // namespace
