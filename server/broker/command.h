@@ -67,6 +67,7 @@ enum class verb : std::uint8_t {
   give_up,     ///< ends the wait of a reserve, which is answered as if its time had come
   give_back,   ///< a lease ends as if its connection were closed
   half_close,  ///< the client will send no more
+  go_on,       ///< the client takes replies again, see client::admits
   quit,        ///< the client leaves when all before this has been answered
   leave,       ///< the client is disconnected
 };
@@ -137,6 +138,7 @@ enum class answer : std::uint8_t {
   unknown_command,
   expected_crlf,
   too_big,
+  no_memory,
   internal_error,
 };
 

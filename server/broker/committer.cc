@@ -47,7 +47,8 @@ void committer::stop() noexcept {
 
 verge::task<> committer::run() {
   alarm_ = after_func(longest_sleep, [this] { wake(); });
-  for (bool more = true;;) {
+  // What has fallen due before a restart is ready before the first command is executed.
+  for (bool more = co_await round(false);;) {
     if (!more && !stopping_.load()) {
       set_alarm();
       static_cast<void>(co_await recv(woken_));

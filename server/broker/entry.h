@@ -83,6 +83,10 @@ class entry_table {
     delete &e;
   }
   std::size_t size() const noexcept { return table_.size(); }
+  template <class Function>
+  void for_each(Function f) {
+    for (entry& e : table_) f(e);
+  }
 
  private:
   using hook = boost::intrusive::member_hook<entry, boost::intrusive::unordered_set_member_hook<>,

@@ -1,6 +1,7 @@
 // What is shown: tasks, tubes, the server.
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "broker.h"
@@ -80,7 +81,7 @@ server_view broker::view_of_all() {
   v.bytes_written = f.bytes_written;
   v.disk_bytes = f.disk_bytes;
   v.in_memory = entries_.size();
-  v.uptime = (wall_ - start_) / 1'000'000'000;
+  v.uptime = std::chrono::duration_cast<std::chrono::seconds>(now_ - start_).count();
   v.draining = draining_;
   return v;
 }

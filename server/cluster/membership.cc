@@ -235,6 +235,7 @@ void membership::serve(const held_shard& h, std::chrono::nanoseconds asked) {
   options.id_divisor = layout_.shards;
   options.shared = true;
   options.seed ^= static_cast<std::uint64_t>(h.epoch) * 0x9e3779b97f4a7c15U;
+  options.token_key.second ^= static_cast<std::uint64_t>(h.epoch);
   options.elsewhere = [this, mine = h.shard](const std::string& tube) {
     return shard_of(tube) != mine;
   };

@@ -38,7 +38,6 @@ class memory_store final : public store {
     for (const note& n : b.notes) notes_[n.name] = n.text;
     if (b.id_ceiling) marks_.id_ceiling = *b.id_ceiling;
     if (b.burial_ceiling) marks_.burial_ceiling = *b.burial_ceiling;
-    if (b.clock_mark) marks_.clock_mark = *b.clock_mark;
   }
 
   std::optional<stored_task> find(task_id id) override {

@@ -24,7 +24,7 @@ verge::task<key_table> store::find_keys(const std::vector<key_name>& which) {
 bool batch::empty() const noexcept {
   return insertions.empty() && updates.empty() && removals.empty() && tubes.empty() &&
          tubes_removed.empty() && notes.empty() && notes_removed.empty() && !id_ceiling &&
-         !burial_ceiling && !clock_mark;
+         !burial_ceiling;
 }
 
 void batch::clear() noexcept {
@@ -37,7 +37,6 @@ void batch::clear() noexcept {
   notes_removed.clear();
   id_ceiling.reset();
   burial_ceiling.reset();
-  clock_mark.reset();
 }
 
 }  // namespace verge::server

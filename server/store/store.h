@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,7 +27,8 @@
 ///    everything from then on.
 ///  - Each task has exactly one place: an entry in one of three ordered indexes. The place may lag
 ///    behind the state: a delayed task that falls due, and one that is reserved, keep the place
-///    that they have until there is another reason to write it.
+///    that they have until there is another reason to write it. Which of the tasks in the index of
+///    delayed ones have fallen due is what the due mark of their tube says.
 namespace verge::server {
 
 /// The disk, or what is on it, does not let us go on. what() says what to do.
@@ -66,6 +68,9 @@ struct stored_task {
   bool changed{false};  ///< written again since it was put: there is a second record to remove
 };
 
+/// Before all places.
+inline constexpr due_order no_due_mark{.due = std::numeric_limits<wall_time>::min(), .id = 0};
+
 /// What a tube has on disk, by place.
 struct tube_record {
   tube_number number{0};
@@ -76,6 +81,9 @@ struct tube_record {
   std::uint64_t urgent{0};  ///< of those that are ready
   wall_time paused_until{0};
   nanoseconds pause{0};  ///< for how long it was paused
+  /// Of the places in the index of delayed tasks, all up to this one are of tasks that have fallen
+  /// due, and all behind it are of tasks that have not.
+  due_order due_mark{no_due_mark};
 };
 
 /// A named text: what is kept besides tasks, all of which is read when the store is opened. The
@@ -116,7 +124,6 @@ struct batch {
   std::vector<std::string> notes_removed;  ///< by name; one that is not there is no error
   std::optional<task_id> id_ceiling;       ///< ids below it may have been given out
   std::optional<std::uint64_t> burial_ceiling;
-  std::optional<wall_time> clock_mark;  ///< what was due by then has been seen as due
 
   bool empty() const noexcept;
   void clear() noexcept;
@@ -128,7 +135,6 @@ struct recovered {
   std::vector<note> notes;  ///< in the order of their names
   task_id id_ceiling{1};
   std::uint64_t burial_ceiling{1};
-  wall_time clock_mark{0};
 };
 
 struct key_name {
