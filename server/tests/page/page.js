@@ -28,11 +28,14 @@ function end(server) {
 }
 
 let page, at;
+/// Requests of the page that change something, in the order in which it sent them.
+const sent = [];
 
 const text = id => page.$eval('#' + id, e => e.textContent);
 /// Waits, for as long as it takes, until a function of the page holds.
 const until = (f, ...args) => page.waitForFunction(f, { timeout: 120000, polling: 50 }, ...args);
-const click = id => page.$eval('#' + id, e => e.click());
+/// Only what an operator sees can be clicked on.
+const click = id => page.$eval('#' + id, e => { if (!e.checkVisibility()) throw new Error(e.id + ' is not to be seen'); e.click(); });
 const fill = (id, value) => page.$eval('#' + id, (e, v) => { e.value = v; }, value);
 const api = async (method, target, body) => {
   const r = await fetch(at.url.slice(0, -1) + target, { method, body: body && JSON.stringify(body), headers: body ? { 'Content-Type': 'application/json' } : {} });
@@ -48,6 +51,11 @@ const putByHand = async (body, key, delay) => {
   await fill('put-delay', String(delay));
   await page.$eval('#put', e => e.requestSubmit());
 };
+
+test('has no two elements of the same id', async () => {
+  const ids = await page.$$eval('[id]', all => all.map(e => e.id));
+  assert.deepEqual(ids.filter((id, i) => ids.indexOf(id) !== i), []);
+});
 
 test('is live', () => until(() => document.getElementById('status').textContent === 'live'));
 
@@ -113,9 +121,9 @@ test('pauses a tube and ends the pause', async () => {
 });
 
 test('lets a tube take no more tasks, and again', async () => {
-  await click('drain');
+  await click('drain-tube');
   await until(() => document.getElementById('tube-rows').textContent.includes('takes no tasks'));
-  await click('undrain');
+  await click('undrain-tube');
   await until(() => !document.getElementById('tube-rows').textContent.includes('takes no tasks'));
 });
 
@@ -131,13 +139,29 @@ test('says what was wrong', async () => {
   await fill('find-id', '');
 });
 
+test('sends nothing when it is told not to drain the server', async () => {
+  sent.length = 0;
+  await click('drain-server');
+  await until(() => document.getElementById('confirm').open);
+  await click('confirm-no');
+  await until(() => !document.getElementById('confirm').open);
+  // A request of the page that begins after all that it has begun by now.
+  await page.evaluate(() => fetch('/v1/tubes/orders/kick', { method: 'POST' }));
+  assert.deepEqual(sent, ['POST /v1/tubes/orders/kick']);
+  assert.equal((await api('GET', '/v1/tubes/orders')).max_tasks, undefined);
+  assert.equal((await api('GET', '/v1/server')).draining, false);
+});
+
 test('takes no more tasks when asked to, and warns', async () => {
-  await click('drain');
+  sent.length = 0;
+  await click('drain-server');
   await until(() => document.getElementById('confirm').open);
   await click('confirm-yes');
   await until(() => document.getElementById('alerts').textContent.includes('takes no more tasks'));
-  await click('drain');
+  await click('drain-server');
   await until(() => document.getElementById('alerts').textContent === '');
+  assert.deepEqual(sent, ['POST /v1/server/drain', 'POST /v1/server/drain']);
+  assert.equal((await api('GET', '/v1/tubes/orders')).max_tasks, undefined);
 });
 
 test('shows the interface', async () => {
@@ -154,7 +178,7 @@ test('can be used with the keyboard alone', async () => {
     await page.keyboard.press('Tab');
     seen.push(await page.evaluate(() => document.activeElement.id || document.activeElement.textContent.trim()));
   }
-  assert(seen.includes('To the tubes') && seen.includes('drain') && seen.includes('orders'), seen.join(', '));
+  assert(seen.includes('To the tubes') && seen.includes('drain-server') && seen.includes('orders'), seen.join(', '));
   const unnamed = await page.evaluate(() => [...document.querySelectorAll('button, input, select, svg[role=img]')]
     .filter(e => !(e.textContent.trim() || e.getAttribute('aria-label') || (e.labels && e.labels.length))).map(e => e.id));
   assert.deepEqual(unnamed.filter(id => id !== 'confirm-yes'), [], 'every control has a name');
@@ -229,7 +253,11 @@ test('fits into 400 pixels, light and dark', async () => {
   at = await serve();
   try {
     const scratch = path.join(directory, 'browser');
-    const failed = await run({ chromium, scratch, begin: opened => { page = opened; return page.goto(at.url); } });
+    const failed = await run({ chromium, scratch, begin: opened => {
+      page = opened;
+      page.on('request', r => { if (r.method() !== 'GET') sent.push(r.method() + ' ' + new URL(r.url()).pathname); });
+      return page.goto(at.url);
+    } });
     process.exitCode = failed ? 1 : 0;
   } finally {
     await end(at.server);
