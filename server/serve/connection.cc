@@ -16,15 +16,10 @@ constexpr std::size_t read_at_once = 16U << 10;
 
 }  // namespace
 
-connection::connection(connection_house& house, stream_socket conn)
-    : house_(house), conn_(std::move(conn)), parser_(house.limits.body) {
-  house_.open.fetch_add(1);
-}
+connection::connection(connection_house& house, stream_socket conn, crowd::place place)
+    : house_(house), place_(std::move(place)), conn_(std::move(conn)), parser_(house.limits.body) {}
 
-connection::~connection() {
-  house_.bytes.fetch_sub(pending_);
-  house_.open.fetch_sub(1);
-}
+connection::~connection() { house_.bytes.fetch_sub(pending_); }
 
 void connection::start() {
   go(&connection::read, shared_from_this()).detach();

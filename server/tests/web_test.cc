@@ -276,6 +276,49 @@ TEST_F(a_web_server, gives_nothing_to_a_client_that_has_left) {
   EXPECT_EQ(web().ask("GET", "/v1/tubes/t").json()["ready"], 1);
 }
 
+/// Whatever it has sent on before it left: a request, or more than is read ahead.
+TEST_F(a_web_server, gives_nothing_to_a_client_that_has_sent_more_and_left) {
+  start();
+  const auto waiting = [&] { return web().ask("GET", "/v1/server").json()["waiting"]; };
+  for (const std::size_t times : {1U, 500U}) {
+    {
+      http_wire leaves(port());
+      leaves.send_request("POST", "/v1/tubes/t/reserve?wait=300s", "", {});
+      wait_until([&] { return waiting() == 1; });
+      for (std::size_t i = 0; i < times; ++i) {
+        leaves.send_request("POST", "/v1/tubes/t/reserve", "", {});
+      }
+    }
+    wait_until([&] { return waiting() == 0; });
+  }
+  EXPECT_EQ(put("t", R"({"body":"x"})").status, 201);
+  // What it had sent on is not done for it either.
+  wait_until([&] { return web().ask("GET", "/v1/server").json()["connections"] == 1; });
+  EXPECT_EQ(web().ask("GET", "/v1/tubes/t").json()["ready"], 1);
+}
+
+TEST_F(a_web_server, keeps_requests_that_come_while_others_wait) {
+  start();
+  http_wire w(port());
+  std::string both;
+  for (int i = 0; i < 2; ++i) {
+    both +=
+        "POST /v1/tubes/t/reserve?wait=300s HTTP/1.1\r\nHost: localhost\r\n"
+        "Content-Length: 0\r\n\r\n";
+  }
+  w.send(both);
+  wait_until([&] { return web().ask("GET", "/v1/server").json()["waiting"] == 1; });
+  w.send_request("GET", "/v1/tubes/t", "", {});
+  EXPECT_EQ(put("t", R"({"body":"1"})").status, 201);
+  EXPECT_EQ(w.answer().json()["tasks"][0]["body"], "1");
+  wait_until([&] { return web().ask("GET", "/v1/server").json()["waiting"] == 1; });
+  w.send_request("GET", "/v1/tubes/none", "", {});
+  EXPECT_EQ(put("t", R"({"body":"2"})").status, 201);
+  EXPECT_EQ(w.answer().json()["tasks"][0]["body"], "2");
+  EXPECT_EQ(w.answer().json()["reserved"], 2);
+  EXPECT_EQ(w.answer().status, 404);
+}
+
 TEST_F(a_web_server, keeps_a_request_that_comes_while_another_one_waits) {
   start();
   http_wire w(port());

@@ -1,5 +1,7 @@
 #include "web_connection.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -46,6 +48,12 @@ bool is_kept_by_broker(const operation& op) {
          keeps_reply(op.commands.front().what);
 }
 
+/// Whether the peer sends no more, also if there are bytes before the end that were not read yet.
+bool has_ended(int fd) noexcept {
+  pollfd p{.fd = fd, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 std::string print_of(const http::request& r) {
   std::string all(r.target());
   all.append("\n").append(r.body());
@@ -55,16 +63,13 @@ std::string print_of(const http::request& r) {
 
 }  // namespace
 
-web_connection::web_connection(web_house& house, stream_socket conn)
+web_connection::web_connection(web_house& house, stream_socket conn, crowd::place place)
     : client(leases::by_token),
       house_(house),
+      place_(std::move(place)),
       conn_(std::move(conn)),
       share_(house.budget, bytes_per_connection),
-      parser_(house.limits.http, &share_) {
-  house_.open.fetch_add(1);
-}
-
-web_connection::~web_connection() { house_.open.fetch_sub(1); }
+      parser_(house.limits.http, &share_) {}
 
 void web_connection::start() { go(&web_connection::run, shared_from_this()).detach(); }
 
@@ -184,7 +189,8 @@ verge::task<bool> web_connection::serve() {
     co_await stream_events();
     co_return false;
   }
-  const bool may_stay = !broken_ && !house_.stopping.load(std::memory_order_relaxed);
+  // A client that has left is not served what it had sent on: it does not see the answers.
+  const bool may_stay = !broken_ && !has_left_ && !house_.stopping.load(std::memory_order_relaxed);
   const http::connection after = http::connection_after(asked, may_stay);
   const bool with_body = asked.method() != "HEAD";
   const bool sent = co_await send(std::move(r), after, with_body);
@@ -350,18 +356,28 @@ verge::task<> web_connection::wait_and_watch() {
   static_cast<void>(co_await recv(answered_));
   watching.cancel();
   try {
-    already_read_ = co_await watching;
+    co_await watching;
   } catch (const verge::cancelled&) {
-    already_read_ = 0;
+    // The usual end: the client is still there.
   }
 }
 
-/// Reads while a reserve waits: the next request, which is kept, or the end of the connection,
-/// which ends the wait.
-verge::task<std::size_t> web_connection::watch(std::shared_ptr<web_connection> self) {
-  const auto got = co_await self->conn_.read_some(self->in_);
-  if (got.bytes == 0) self->house_.to.submit({self, command(verb::half_close)});
-  co_return got.bytes;
+/// While a reserve waits: until the end of the connection, which ends the wait, or until it is
+/// cancelled. Requests that the client sends meanwhile are kept, as far as there is room; what does
+/// not fit stays in the socket, and the end behind it is looked for once a second.
+verge::task<> web_connection::watch(std::shared_ptr<web_connection> self) {
+  web_connection& me = *self;
+  while (me.already_read_ < me.in_.size()) {
+    const buffer rest(me.in_.data() + me.already_read_, me.in_.size() - me.already_read_);
+    const auto got = co_await me.conn_.read_some(rest);
+    me.already_read_ += got.bytes;
+    if (got.error) break;
+  }
+  while (me.already_read_ == me.in_.size() && !has_ended(me.conn_.native_handle())) {
+    co_await sleep(std::chrono::seconds(1));
+  }
+  me.has_left_ = true;
+  me.house_.to.submit({self, command(verb::half_close)});
 }
 
 verge::task<bool> web_connection::send(http::response r, http::connection after, bool with_body) {
