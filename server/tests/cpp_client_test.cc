@@ -101,9 +101,10 @@ verge::task<std::string> word_of(verge::endpoint at, std::string token, std::str
 
 TEST_F(a_cpp_client, says_what_the_server_refuses) {
   options_.tokens = dir_ / "tokens.json";
-  token_file file;
-  const std::string token = file.add({.scopes = {scope::put}, .tubes = {"ours"}}, 0);
-  file.write(options_.tokens);
+  std::string token;
+  token_file::change(options_.tokens, [&](token_file& f) {
+    token = f.add({.scopes = {scope::put}, .tubes = {"ours"}}, 0);
+  });
   start();
   auto& rt = verge::default_runtime();
   EXPECT_EQ(rt.run(word_of(server_->address(), token, "ours")), "");

@@ -264,6 +264,23 @@ TEST_F(a_web_server, waits_for_a_task_and_never_gives_it_early) {
   EXPECT_EQ(web().ask("POST", "/v1/tubes/t/reserve?wait=10ms").json()["tasks"].size(), 0U);
 }
 
+TEST_F(a_web_server, hands_out_every_byte_of_a_body_and_any_key) {
+  start();
+  std::string text;
+  for (char c = 0; c < 127; ++c) text += c;
+  text += "\x7f \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80 \"end\"\\";
+  EXPECT_EQ(put("t", json{{"body", text}, {"key", "k\"\\\xc3\xbc"}}.dump()).status, 201);
+  json got = web().ask("POST", "/v1/tubes/t/reserve").json()["tasks"][0];
+  EXPECT_EQ(got["body"], text);
+  EXPECT_EQ(got["key"], "k\"\\\xc3\xbc");
+  wire w(server_->address().port());
+  EXPECT_EQ(w.ask("use t\r\n"), "USING t\r\n");
+  EXPECT_EQ(w.ask("put-key k\xff\" refuse 0 0 1000 2\r\n\xff\xfe\r\n"), "INSERTED 2\r\n");
+  got = web().ask("POST", "/v1/tubes/t/reserve").json()["tasks"][0];
+  EXPECT_EQ(got["key"], "k\xef\xbf\xbd\"");
+  EXPECT_EQ(got["body_base64"], "//4=");
+}
+
 TEST_F(a_web_server, gives_nothing_to_a_client_that_has_left) {
   start();
   {

@@ -37,7 +37,8 @@ namespace verge::server::web {
 
 struct web_limits {
   api_settings api;
-  http::limits http{.header_bytes = 16U << 10, .headers = 100, .body_bytes = 16U << 20};
+  http::limits http{
+      .header_bytes = 16U << 10, .headers = 100, .body_bytes = 16U << 20, .keep_bytes = 1U << 10};
   std::size_t connections{10'000};
   std::size_t memory{512U << 20};  ///< of all buffers of requests and responses
   std::chrono::milliseconds idle{75'000};
@@ -94,8 +95,10 @@ class web_connection final : public client, public std::enable_shared_from_this<
   verge::task<> wait_and_watch();
   verge::task<> stream_events();
   void log(const http::response& r, clock::time_point begin);
+  std::string_view send_now(http::response r, http::connection& after, bool with_body);
   verge::task<bool> send(http::response r, http::connection after, bool with_body);
   verge::task<bool> write(std::string_view bytes);
+  void let_go_of_response() noexcept;
   verge::task<> say_goodbye();
   void set_read_deadline();
   std::string admit(operation& op);
@@ -107,14 +110,16 @@ class web_connection final : public client, public std::enable_shared_from_this<
   http::request_parser parser_;
   deadline read_deadline_{deadline::none};
   std::array<char, 8192> in_;
-  std::size_t already_read_{0};  ///< bytes of in_ that the watching task has read
-  bool has_left_{false};         ///< the watching task has seen the client's end
-  shared_caller caller_;         ///< of the current request, if a token is asked for
-  bool broken_{false};           ///< a reply is outstanding that no request waits for
-  std::string_view route_;       ///< of the request that is served
+  std::string_view unread_;  ///< bytes of in_ that were received and not looked at yet
+  std::string out_;          ///< the response that is sent
+  bool has_left_{false};     ///< the watching task has seen the client's end
+  shared_caller caller_;     ///< of the current request, if a token is asked for
+  bool broken_{false};       ///< a reply is outstanding that no request waits for
+  std::string_view route_;   ///< of the request that is served
 
   std::mutex lock_;
   std::vector<reply> replies_;
+  std::vector<reply> taken_;  ///< of the task: replies_ of the request that is answered
   std::size_t expected_{0};
   bool left_{false};
   chan<bool> answered_{1};
