@@ -311,6 +311,7 @@ void broker::count_place(tube& t, const place& p, std::int64_t by) noexcept {
   switch (p.kind) {
     case place_kind::delayed:
       t.on_disk.delayed += n;
+      outlook_.count(p.at, by);
       break;
     case place_kind::ready:
       t.on_disk.ready += n;
@@ -363,6 +364,7 @@ bool broker::fall_due(tube& t) {
 /// Tasks that have fallen due come first: a client whose wait ends at the same time gets one.
 bool broker::advance() {
   if (failed_) return false;
+  look_ahead();
   const bool more_firings = fire_schedules();
   std::size_t tubes = tubes_.size();
   while (!due_.empty() && due_.begin()->first <= wall_ && tubes-- > 0) {

@@ -22,6 +22,7 @@
 
 #include "log_tail.h"
 #include "records.h"
+#include "rocks_census.h"
 #include "zeroed_log.h"
 
 namespace verge::server {
@@ -212,6 +213,11 @@ class rocks_store final : public store {
       found.push_back(std::move(*t));
     }
     return found;
+  }
+
+  std::shared_ptr<census> take_census(std::vector<tube_number> tubes,
+                                      const census_range& range) override {
+    return take_rocks_census(*db_, std::move(tubes), range);
   }
 
   store_figures figures() override {

@@ -109,6 +109,7 @@ class lab {
       if (!b.empty()) store_->write(b);
       broker_->committed();
     }
+    if (const auto begun = broker_->begun_census()) begun->run();
   }
 
   broker_options options_;
