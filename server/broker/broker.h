@@ -178,6 +178,8 @@ class broker {
   survey_view survey(const command& cmd);
   template <class Order>
   list_view list(tube& t, window<Order>& w, const command& cmd);
+  list_view list_reserved(tube& t, const command& cmd);
+  void show_in(list_view& page, entry& e, const command& cmd, std::size_t& bytes);
   forecast_view forecast(std::size_t minutes);
   forecast_view forecast_of_windows(wall_time from, std::size_t minutes);
   void look_ahead();

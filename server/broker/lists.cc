@@ -112,15 +112,46 @@ list_view broker::list(tube& t, window<Order>& w, const command& cmd) {
       alone.fields = std::move(l.stored);
       alone.home = &t;
     }
-    entry& e = l.in_memory != nullptr ? *l.in_memory : alone;
-    task_view shown = view_of(e);
-    if (cmd.with_body) {
-      shown.body = e.body != nullptr
-                       ? e.body
-                       : std::make_shared<const std::string>(store_.body_of(e.fields.id));
-      bytes += shown.body->size();
+    show_in(v, l.in_memory != nullptr ? *l.in_memory : alone, cmd, bytes);
+  }
+  return v;
+}
+
+void broker::show_in(list_view& page, entry& e, const command& cmd, std::size_t& bytes) {
+  task_view shown = view_of(e);
+  if (cmd.with_body) {
+    shown.body = e.body != nullptr
+                     ? e.body
+                     : std::make_shared<const std::string>(store_.body_of(e.fields.id));
+    bytes += shown.body->size();
+  }
+  page.tasks.push_back(std::move(shown));
+}
+
+/// Leases that are in force are in memory, in no order but that of their ends: they are listed by
+/// id.
+list_view broker::list_reserved(tube& t, const command& cmd) {
+  static_cast<void>(first_of(t, t.ready));  // a lease that has outlasted a restart is seen now
+  std::uint64_t left = t.count(task_state::reserved);
+  std::vector<entry*> found;
+  if (left != 0) {
+    entries_.visit([&](entry& e) {
+      if (e.home != &t || e.removed || e.fields.state != task_state::reserved) return true;
+      if (!cmd.from || e.fields.id >= cmd.from->id) found.push_back(&e);
+      return --left != 0;
+    });
+  }
+  const std::size_t n = std::min<std::size_t>(found.size(), cmd.number + 1);
+  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(n), found.end(),
+                    [](entry* a, entry* b) { return a->fields.id < b->fields.id; });
+  list_view v;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (v.tasks.size() == cmd.number || bytes >= most_body_bytes) {
+      v.next = {.priority = 0, .at = 0, .id = found[i]->fields.id};
+      break;
     }
-    v.tasks.push_back(std::move(shown));
+    show_in(v, *found[i], cmd, bytes);
   }
   return v;
 }

@@ -462,6 +462,50 @@ TEST_F(a_web_server, lists_every_task_once_page_by_page) {
   EXPECT_EQ(sum, 100U);
 }
 
+TEST_F(a_web_server, lists_leases_without_their_tokens) {
+  start();
+  const json none =
+      expect(200, "GET", "/v1/tubes/{tube}/tasks", "/v1/tubes/default/tasks?state=reserved").json();
+  EXPECT_TRUE(none["tasks"].empty());
+  json many = json::array();
+  for (int i = 0; i < 30; ++i) many.push_back({{"body", std::to_string(i)}, {"ttr", 3'600'000}});
+  EXPECT_EQ(put("t", many.dump()).status, 201);
+  const json got = web().ask("POST", "/v1/tubes/t/reserve?max=20").json()["tasks"];
+  wire w(server_->address().port());  // and one over the other protocol
+  w.ask("watch t\r\n");
+  EXPECT_TRUE(w.ask("reserve-with-timeout 0\r\n").starts_with("RESERVED 21"));
+  const auto list = [&](const std::string& more) {
+    return expect(200, "GET", "/v1/tubes/{tube}/tasks", "/v1/tubes/t/tasks?state=reserved" + more);
+  };
+  for (const int limit : {1, 7, 21, 100}) {
+    std::vector<int> ids;
+    std::string after;
+    do {
+      const json page = list("&bodies=true&limit=" + std::to_string(limit) + after).json();
+      for (const json& t : page["tasks"]) {
+        ids.push_back(t["id"]);
+        EXPECT_EQ(t["state"], "reserved");
+        EXPECT_EQ(t["body"], std::to_string(t["id"].get<int>() - 1));
+        EXPECT_GT(t["time_left"], 3'000'000);
+        EXPECT_GT(t["lease_ends"], t["due"]);
+      }
+      after = page.contains("next") ? "&after=" + page["next"].get<std::string>() : "";
+    } while (!after.empty());
+    EXPECT_EQ(ids.size(), 21U) << "pages of " << limit;
+    EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+  }
+  for (const json& t : got) {
+    const std::string lease = t["lease"];
+    EXPECT_EQ(list("&limit=1000").body.find(lease.substr(lease.find('.') + 1)), std::string::npos);
+  }
+  EXPECT_EQ(web().ask("POST", lease_path(got[0], "ack")).status, 200);
+  EXPECT_EQ(list("").json()["tasks"].size(), 20U);
+  w.close();
+  wait_until([&] { return list("").json()["tasks"].size() == 19; });
+  restart();
+  EXPECT_EQ(list("").json()["tasks"].size(), 19U) << "leases outlast a restart";
+}
+
 TEST_F(a_web_server, lists_tubes_by_name) {
   start();
   for (const char* const name : {"b", "c", "a"}) EXPECT_EQ(put(name, R"({"body":""})").status, 201);

@@ -228,6 +228,9 @@ ordered_json shown(const task_view& v) {
   j["due"] = format_rfc3339(t.due);
   j["ttr"] = t.ttr / millisecond;
   j["time_left"] = v.time_left / millisecond;
+  if (t.state == task_state::reserved) {
+    j["lease_ends"] = format_rfc3339(t.lease_end / millisecond * millisecond);
+  }
   j["attempts"] = t.reserves;
   j["timeouts"] = t.timeouts;
   j["releases"] = t.releases;

@@ -92,10 +92,12 @@ operation list_tasks(call& c) {
     cmd.state = task_state::ready;
   } else if (state == "delayed") {
     cmd.state = task_state::delayed;
+  } else if (state == "reserved") {
+    cmd.state = task_state::reserved;
   } else if (state == "buried") {
     cmd.state = task_state::buried;
   } else {
-    refuse_parameter("state", "has to be ready, delayed or buried");
+    refuse_parameter("state", "has to be ready, delayed, reserved or buried");
   }
   cmd.number = c.number("limit", default_page, 1, c.limits().page);
   cmd.with_body = c.flag("bodies");
