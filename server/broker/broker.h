@@ -21,6 +21,7 @@
 #include "command.h"
 #include "entry.h"
 #include "keyed_hash.h"
+#include "outlook.h"
 #include "tube.h"
 
 /// The broker: tubes, waiting clients, leases, and the window of near tasks.
@@ -124,6 +125,9 @@ class broker {
   std::optional<clock::time_point> next_alarm() const noexcept;
   std::optional<wall_time> next_due() const noexcept;
 
+  /// A census that was begun and has to be run, on another thread; it is asked after each round.
+  std::shared_ptr<census> begun_census() noexcept { return std::exchange(begun_census_, nullptr); }
+
   /// For stats: what the committer knows.
   void note_commit(std::uint64_t commands, std::uint64_t took) noexcept;
   /// The ceiling of ids comes down to what was used, for the last batch of an orderly end.
@@ -219,7 +223,11 @@ class broker {
   survey_view survey(const command& cmd);
   template <class Order>
   list_view list(tube& t, window<Order>& w, const command& cmd);
+  list_view list_reserved(tube& t, const command& cmd);
+  void show_in(list_view& page, entry& e, const command& cmd, std::size_t& bytes);
   forecast_view forecast(std::size_t minutes);
+  forecast_view forecast_of_windows(wall_time from, std::size_t minutes);
+  void look_ahead();
   nanoseconds oldest_ready(tube& t);
   task_view view_of(entry& e);
   tube_view view_of(tube& t);
@@ -350,6 +358,11 @@ class broker {
   std::set<std::pair<wall_time, std::string>> firings_;  ///< when each schedule fires next
   std::vector<std::pair<client*, reply>> replies_;
   std::size_t round_bytes_{0};  ///< of them
+
+  outlook outlook_;
+  std::shared_ptr<census> census_;        ///< that is taken
+  std::shared_ptr<census> begun_census_;  ///< the same, until the committer knows of it
+  bool has_census_{true};                 ///< the store can take one
 
   server_view figures_;
 };

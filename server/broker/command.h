@@ -217,8 +217,8 @@ struct list_view {
   std::optional<list_position> next;  ///< where the next page begins, if there is one
 };
 
-/// How many delayed tasks are due in each minute from now on. What is due after `known_until` is
-/// not in memory, and not counted.
+/// How many delayed tasks are due in what is left of this minute of the clock, and in each of those
+/// that follow. What is due after `known_until` is not counted, or not all of it.
 struct forecast_view {
   std::vector<std::uint64_t> minutes;
   std::optional<wall_time> known_until;

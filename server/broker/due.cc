@@ -141,12 +141,13 @@ void broker::lower_due_marks() {
   for (const auto& [number, t] : tubes_) {
     if (t->due_mark > lowered) load_fallen(*t, lowered);
   }
-  entries_.for_each([&](entry& e) {
+  entries_.visit([&](entry& e) {
     const due_order at{.due = e.stored_at.at, .id = e.fields.id};
     if (e.stored_at.kind == place_kind::delayed && e.stored_tube == e.home->number &&
         e.fields.state != task_state::delayed && at > lowered && at <= e.home->due_mark) {
       write_later(e);
     }
+    return true;
   });
   for (const auto& [number, t] : tubes_) {
     if (t->due_mark <= lowered) continue;
@@ -179,6 +180,7 @@ void broker::load_fallen(tube& t, const due_order& behind) {
 /// Tasks that have fallen due come first: a client whose wait ends at the same time gets one.
 bool broker::advance() {
   if (failed_) return false;
+  look_ahead();
   go_on_kicking();
   const bool more_firings = fire_schedules();
   make_due_tasks_ready(options_.chunk);

@@ -83,9 +83,12 @@ class entry_table {
     delete &e;
   }
   std::size_t size() const noexcept { return table_.size(); }
-  template <class Function>
-  void for_each(Function f) {
-    for (entry& e : table_) f(e);
+  /// In no particular order, until `f` returns false.
+  template <class F>
+  void visit(F f) {
+    for (entry& e : table_) {
+      if (!f(e)) return;
+    }
   }
 
  private:

@@ -316,6 +316,7 @@ void broker::count_place(tube& t, const place& p, std::int64_t by) noexcept {
   switch (p.kind) {
     case place_kind::delayed:
       t.on_disk.delayed += n;
+      outlook_.count(p.at, by);
       break;
     case place_kind::ready:
       t.on_disk.ready += n;

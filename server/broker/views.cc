@@ -15,6 +15,7 @@ task_view broker::view_of(entry& e) {
   v.age = std::max<nanoseconds>(wall_ - e.fields.created, 0);
   if (e.fields.state == task_state::reserved) {
     v.time_left = std::chrono::nanoseconds(e.lease_end - now_).count();
+    v.fields.lease_end = due_after(wall_, std::max<nanoseconds>(v.time_left, 0));
   } else if (e.fields.state == task_state::delayed) {
     v.time_left = e.fields.due - wall_;
   }
@@ -114,8 +115,10 @@ void broker::run_show(client& c, const command& cmd) {
           shown = list(*t, t->buried, cmd);
           break;
         case task_state::ready:
-        case task_state::reserved:
           shown = list(*t, t->ready, cmd);
+          break;
+        case task_state::reserved:
+          shown = list_reserved(*t, cmd);
           break;
       }
       break;

@@ -38,6 +38,8 @@ membership::membership(runtime& rt, membership_options options)
       layout_(prepare_tables(options_)),
       leases_(options_.database, options_.times) {
   options_.me.name = random_name();
+  // The limits of a receiver are over all shards.
+  options_.push.house = std::make_shared<push::push_house>(runtime_, options_.push);
 }
 
 void membership::start(std::string peer, std::string tasks, std::string http) {

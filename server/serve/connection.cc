@@ -41,15 +41,10 @@ void connection_house::add(std::size_t n) noexcept {
   }
 }
 
-connection::connection(connection_house& house, stream_socket conn)
-    : house_(house), conn_(std::move(conn)), parser_(house.limits.body) {
-  house_.open.fetch_add(1);
-}
+connection::connection(connection_house& house, stream_socket conn, crowd::place place)
+    : house_(house), place_(std::move(place)), conn_(std::move(conn)), parser_(house.limits.body) {}
 
-connection::~connection() {
-  house_.subtract(pending_ + input_ + in_parser_);
-  house_.open.fetch_sub(1);
-}
+connection::~connection() { house_.subtract(pending_ + input_ + in_parser_); }
 
 void connection::start() {
   go(&connection::read, shared_from_this()).detach();

@@ -15,6 +15,7 @@
 #include "../beanstalk/format.h"
 #include "../beanstalk/parser.h"
 #include "../broker/committer.h"
+#include "../doors/crowd.h"
 #include "../doors/door.h"
 
 /// A connection that speaks beanstalk's protocol. A task reads and submits; the committer sends
@@ -59,7 +60,7 @@ struct connection_house {
   connection_limits limits;
   beanstalk::server_identity me;
   gate* door{nullptr};  ///< nothing: every client may do everything
-  std::atomic<std::size_t> open{0};
+  crowd clients{limits.connections};
   std::atomic<std::size_t> bytes{0};
   std::atomic<std::size_t> most_bytes{0};  ///< that there ever were
 
@@ -72,7 +73,7 @@ struct connection_house {
 
 class connection final : public client, public std::enable_shared_from_this<connection> {
  public:
-  connection(connection_house& house, stream_socket conn);
+  connection(connection_house& house, stream_socket conn, crowd::place place);
   ~connection() override;
 
   /// Starts both tasks. They keep the connection alive until both have ended.
@@ -101,6 +102,7 @@ class connection final : public client, public std::enable_shared_from_this<conn
   void close() noexcept;
 
   connection_house& house_;
+  const crowd::place place_;
   stream_socket conn_;
   shared_caller caller_;
   // The reading task's.

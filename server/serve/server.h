@@ -80,7 +80,7 @@ class task_server {
 
  private:
   verge::task<> accept();
-  void attend(stream_socket conn);
+  void attend(stream_socket conn, crowd::place place);
   verge::task<> watch_clock();
   void open(std::function<void(const std::string&)> on_failure);
   void open_node();

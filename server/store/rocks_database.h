@@ -38,6 +38,8 @@ class rocks_store final : public store {
   std::optional<task_id> find_key(tube_number tube, std::string_view key) override;
   std::vector<stored_task> scan(tube_number tube, const position& first,
                                 std::size_t limit) override;
+  std::shared_ptr<census> take_census(std::vector<tube_number> tubes,
+                                      const census_range& range) override;
   store_figures figures() override;
   void backup(const std::string& directory) override;
 

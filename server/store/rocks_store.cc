@@ -16,6 +16,7 @@
 #include "log_env.h"
 #include "log_tail.h"
 #include "records.h"
+#include "rocks_census.h"
 #include "rocks_database.h"
 #include "zeroed_log.h"
 
@@ -334,6 +335,11 @@ std::vector<stored_task> rocks_store::scan(tube_number tube, const position& fir
     found.push_back(std::move(*t));
   }
   return found;
+}
+
+std::shared_ptr<census> rocks_store::take_census(std::vector<tube_number> tubes,
+                                                 const census_range& range) {
+  return take_rocks_census(*db_, std::move(tubes), range);
 }
 
 store_figures rocks_store::figures() {

@@ -21,6 +21,10 @@ verge::task<key_table> store::find_keys(const std::vector<key_name>& which) {
   co_return found;
 }
 
+std::shared_ptr<census> store::take_census(std::vector<tube_number>, const census_range&) {
+  return nullptr;
+}
+
 bool batch::empty() const noexcept {
   return insertions.empty() && updates.empty() && removals.empty() && tubes.empty() &&
          tubes_removed.empty() && notes.empty() && notes_removed.empty() && !id_ceiling &&

@@ -15,6 +15,7 @@
 #include <verge/task.h>
 
 #include "../model/task.h"
+#include "census.h"
 
 /// Where tasks are kept. One interface for all stores; tests/store_test.cc holds each to it.
 ///
@@ -175,6 +176,10 @@ class store {
   /// Tasks of one index of one tube in its order, from `first` on, at most `limit`.
   virtual std::vector<stored_task> scan(tube_number tube, const position& first,
                                         std::size_t limit) = 0;
+
+  /// Begins to count what is due when in these tubes; nothing if the store cannot.
+  virtual std::shared_ptr<census> take_census(std::vector<tube_number> tubes,
+                                              const census_range& range);
 
   virtual store_figures figures() = 0;
   /// A copy that can be opened, in a directory that does not exist yet.

@@ -322,7 +322,7 @@ TEST_F(a_server, serves_each_client_while_memory_is_short) {
   EXPECT_TRUE(w.ask(batch).starts_with("INSERTED ")) << "there is room again";
   w.close();
   slow.clear();
-  while (server_->house().open.load() != 0) std::this_thread::sleep_for(1ms);
+  while (server_->house().clients.count() != 0) std::this_thread::sleep_for(1ms);
   EXPECT_EQ(server_->house().bytes.load(), 0U) << "all that was counted";
 }
 

@@ -144,7 +144,8 @@ serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
       ->check(CLI::Range(0.1, 600.0))
       ->capture_default_str();
   bench_->add_option("--only", bench_options_.only, "Parts, of which all are taken otherwise")
-      ->check(CLI::IsMember({"puts", "reserves", "churn", "lateness", "memory", "many"}))
+      ->check(CLI::IsMember(
+          {"puts", "reserves", "http", "push", "churn", "lateness", "memory", "many"}))
       ->delimiter(',');
   bench_->add_option("--many", bench_options_.many, "How many tasks the last part has")
       ->check(CLI::Range(1000ULL, 1'000'000'000ULL))

@@ -114,6 +114,7 @@ class lab {
   void finish() {
     while (commit()) {
     }
+    if (const auto begun = broker_->begun_census()) begun->run();
   }
   bool commit() {
     const bool more = broker_->advance();
