@@ -168,8 +168,8 @@ class timer_engine {
     was_waiting = stop(t);
     return caller_or_others(t);
   }
-  /// The owner of a timer with a function is about to drop its reference, and leaves the timer as it
-  /// is. True if the timer was stopped and had another one, which is the caller's now.
+  /// The owner of a timer with a function is about to drop its reference, and leaves the timer as
+  /// it is. True if the timer was stopped and had another one, which is the caller's now.
   virtual bool give_up(timer_node& /*t*/) noexcept { return false; }
   /// Starts it again, or at another time. True if it was waiting.
   virtual bool reset(timer_node& t, std::int64_t when, std::int64_t period) = 0;

@@ -1,6 +1,6 @@
-// Contexts: what a thread that sees that one is done may rely on, and when its memory is freed. Those
-// that follow a std::stop_token are left out: that waits by means of the standard library's own,
-// which is not under the model.
+// Contexts: what a thread that sees that one is done may rely on, and when its memory is freed.
+// Those that follow a std::stop_token are left out: that waits by means of the standard library's
+// own, which is not under the model.
 
 #include <orders/scene.h>
 
