@@ -230,8 +230,8 @@ TEST_P(conformance, L21_stop_or_reset_of_a_timer_that_was_never_started_is_a_cle
   verge::ticker none_either;
   EXPECT_THAT([&] { none.stop(); },
               ThrowsMessage<std::logic_error>(HasSubstr("stop of a handle that has no timer")));
-  EXPECT_THAT([&] { none.reset(1s); }, ThrowsMessage<std::logic_error>(
-                                           HasSubstr("reset of a handle that has no timer")));
+  EXPECT_THAT([&] { none.reset(1s); },
+              ThrowsMessage<std::logic_error>(HasSubstr("reset of a handle that has no timer")));
   EXPECT_THAT([&] { none.reset_at(clock::now()); },
               ThrowsMessage<std::logic_error>(HasSubstr("Give it one, from verge::timer")));
   EXPECT_THAT([&] { none.c(); }, ThrowsMessage<std::logic_error>(HasSubstr("the channel of")));
