@@ -178,6 +178,42 @@ TEST(documents, include_only_what_is_there) {
   EXPECT_GT(includes, 25);
 }
 
+/// What the build compiles, or a test of it runs: its compilation database, and its lists of tests.
+std::string what_is_built() {
+  std::string all;
+  for (const char* list : {"compile_commands.json", "examples/CTestTestfile.cmake",
+                           "bindings/tests/CTestTestfile.cmake"})
+    for (const auto& line : read_lines(fs::path(VERGE_BINARY_DIR) / list)) all += line + '\n';
+  return all;
+}
+
+/// Whether the build omits this example, and has said so, as a package is missing: the adapter
+/// NAME's is with_NAME.cc or NAME_before.cc; go_before.go needs go.
+bool is_omitted(const std::string& example) {
+  static const std::regex adapter(R"(.*/(?:with_)?(\w+?)(?:_before|_simulation)?\.(?:cc|go))");
+  std::smatch match;
+  if (!std::regex_match(example, match, adapter)) return false;
+  const std::string name = match[1];
+  const std::string missing = std::string(" ") + VERGE_NOT_BUILT + " ";
+  return missing.find(" " + name + " ") != std::string::npos;
+}
+
+TEST(documents, show_only_examples_that_this_build_has) {
+  const std::regex mark(R"(<!-- (?:include )?(examples/[^ #]+\.(?:cc|c|go|py))[ #].*)");
+  const std::string built = what_is_built();
+  int shown = 0;
+  for (const fs::path& document : documents()) {
+    for (const std::string& line : read_lines(document)) {
+      std::smatch match;
+      if (!std::regex_match(line, match, mark) || is_omitted(match[1])) continue;
+      ++shown;
+      EXPECT_NE(built.find((root / match[1].str()).string()), std::string::npos)
+          << document << " shows " << match[1] << ", which is not compiled and not run";
+    }
+  }
+  EXPECT_GT(shown, 40);
+}
+
 // What the site shows is enough for a client with deadline, retries and hedging in a few lines.
 TEST(examples, have_an_rpc_client_in_under_sixty_lines) {
   const lines source = read_lines(root / "examples/cookbook/rpc_client.cc");

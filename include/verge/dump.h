@@ -19,9 +19,9 @@ struct dump_options {
 /// Writes what each processor does; every task that has not ended, what it waits for and since
 /// when, to within some 10 ms; and the timers that are due next, with what they call:
 ///
-///   processor 0: runs, since 412 ms
-///   task serve: waits for accept, since 3.2 s
-///   timer in 12.1 ms: shop::place_all()::<lambda()>
+///     processor 0: runs, since 412 ms
+///     task serve: waits for accept, since 3.2 s
+///     timer in 12.1 ms: shop::place_all()::<lambda()>
 ///
 /// From any thread, also while all processors are stuck. It looks at every timer, without a lock,
 /// which takes some 10 ns each. Timers that are started or stopped meanwhile may be missing. With

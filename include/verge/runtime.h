@@ -71,8 +71,8 @@ engine engine_named(std::string_view name);
 /// ms for the simple wheel, 20 of 1 ms for the timing wheel, as in Kafka. A timer fires at the
 /// first tick that is not before its time. `tick` is 1 us to 1 h, `size` 2 to 2^24.
 struct wheel_options {
-  std::chrono::nanoseconds tick{0};
-  std::size_t size{0};
+  std::chrono::nanoseconds tick{0};  ///< how long a bucket lasts
+  std::size_t size{0};               ///< how many buckets a wheel has
 };
 
 /// How a runtime is made.
@@ -81,6 +81,7 @@ struct runtime_options {
   /// least of the cores online, the affinity mask of the calling thread (taskset), and the quota of
   /// its control groups (cpu.max, rounded up).
   unsigned processors{0};
+  /// Where timers wait and which thread fires them.
   verge::engine engine{verge::engine::hybrid};
   /// The shape of the wheel, for the two wheel engines.
   wheel_options wheel{};
@@ -135,7 +136,12 @@ struct processor_limits {
 };
 
 /// Which limit decided, or `option` if the number was given.
-enum class processors_from : std::uint8_t { option, online, affinity, cgroup };
+enum class processors_from : std::uint8_t {
+  option,    ///< runtime_options::processors
+  online,    ///< the cores of the machine
+  affinity,  ///< the affinity mask of the creating thread
+  cgroup,    ///< the quota of its control groups
+};
 
 /// The figures of a runtime since it was created.
 struct runtime_stats {
@@ -147,8 +153,8 @@ struct runtime_stats {
   /// reset while it is not pending counts as started: those that are pending are started - stopped
   /// - fired, of one-shot timers.
   std::uint64_t timers_started{0};
-  std::uint64_t timers_stopped{0};
-  std::uint64_t timers_reset{0};
+  std::uint64_t timers_stopped{0};   ///< while they were pending, by stop() or their handle's end
+  std::uint64_t timers_reset{0};     ///< while they were pending
   std::uint64_t tasks_started{0};    ///< with go and spawn
   std::uint64_t tasks_live{0};       ///< those of them that have not ended
   std::uint64_t tasks_waiting{0};    ///< live, and neither ready nor running: about so many
@@ -161,9 +167,9 @@ struct runtime_stats {
   std::chrono::nanoseconds longest_stall{0};  ///< so far, to within some 10 ms
   std::uint64_t threads{0};                   ///< worker threads started; they end with the runtime
   std::size_t timer_bytes{0};                 ///< memory held for timers: nodes and queues
-  /// How long threads have waited awake for precise timers, and by how much such a thread wakes
-  /// earlier than the timer at present.
+  /// How long threads have waited awake for precise timers.
   std::chrono::nanoseconds precise_waits{0};
+  /// By how much such a thread wakes earlier than the timer at present.
   std::chrono::nanoseconds precise_lead{0};
   bool realtime{false};   ///< a thread has got the priority of runtime_options::realtime
   int realtime_error{0};  ///< the errno with which the system refused it; 0 if it did not

@@ -215,16 +215,20 @@ template <class Rep, class Period>
 /// What a ticker does when its ticks are not received in time. Here the period is 10, and no
 /// receive happens between 11 and 34; `>` is when a tick is received:
 ///
-///   due     10        20        30        40        50
-///   skip  > 10                      34(20)  40        50      one tick waits, the others are
-///                                                             dropped; the grid stays the same
-///   burst > 10                34(20)34(30)  40        50      every tick arrives; late ones
-///                                                             arrive at once
-///   delay > 10                      34(20)      44        54  the next one is a full period
-///                                                             after the late one is received
+///     due     10        20        30        40        50
+///     skip  > 10                      34(20)  40        50      one tick waits, the others are
+///                                                               dropped; the grid is the same
+///     burst > 10                34(20)34(30)  40        50      every tick arrives; late ones
+///                                                               arrive at once
+///     delay > 10                      34(20)      44        54  the next one is a full period
+///                                                               after the late one is received
 ///
 /// The number in brackets is the time that the tick carries.
-enum class missed_ticks : std::uint8_t { skip, burst, delay };
+enum class missed_ticks : std::uint8_t {
+  skip,   ///< one late tick waits, the others are dropped
+  burst,  ///< no tick is dropped: late ones arrive at once
+  delay,  ///< the next tick is a full period after a late one
+};
 
 namespace detail {
 

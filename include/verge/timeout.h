@@ -41,7 +41,7 @@ namespace verge {
 /// Thrown by an operation that did not complete in time and has no error in its result.
 class timed_out : public std::exception {
  public:
-  const char* what() const noexcept override;
+  const char* what() const noexcept override;  ///< says that it was not done in time
 };
 
 namespace detail {
