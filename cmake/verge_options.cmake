@@ -16,7 +16,7 @@ target_compile_options(verge_options INTERFACE
 if(VERGE_SANITIZE)
   target_compile_options(verge_options INTERFACE
     -fsanitize=${VERGE_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all
-    -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+    -fno-omit-frame-pointer $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(verge_options INTERFACE -fsanitize=${VERGE_SANITIZE})
 endif()
 

@@ -246,6 +246,15 @@ TEST(readme, counts_what_its_table_shows) {
   EXPECT_EQ(said, counted) << "workloads, ahead, even, behind";
 }
 
+/// When this version was released, by the changelog; empty if it does not say.
+std::string release_date() {
+  const std::regex heading(std::string("## ") + verge::version() + R"( \((\d{4}-\d\d-\d\d)\))");
+  std::smatch match;
+  for (const auto& line : read_lines(root / "CHANGELOG.md"))
+    if (std::regex_match(line, match, heading)) return match[1];
+  return {};
+}
+
 // Each package manager wants the version in a file of its own.
 TEST(packages, have_the_version_of_the_library) {
   const std::string version = verge::version();
@@ -255,6 +264,9 @@ TEST(packages, have_the_version_of_the_library) {
       {"packaging/conan/conanfile.py", "    version = \"" + version + "\""},
       {"packaging/meson/verge.wrap", "revision = v" + version},
       {"packaging/vcpkg/ports/verge/vcpkg.json", "  \"version\": \"" + version + "\""},
+      {"bindings/rust/verge-sys/Cargo.toml", "version = \"" + version + "\""},
+      {"clients/typescript/package.json", "  \"version\": \"" + version + "\""},
+      {"tools/verge/verge.1", ".TH VERGE 1 \"" + release_date() + "\" \"verge " + version + "\""},
   };
   for (const auto& [file, line] : says) {
     bool found = false;
@@ -263,13 +275,19 @@ TEST(packages, have_the_version_of_the_library) {
   }
 }
 
-TEST(changelog, names_the_version) {
-  std::ostringstream heading;
-  heading << "## " << verge::version();
+TEST(changelog, names_the_version_and_the_day_of_its_release) {
+  EXPECT_NE(release_date(), "") << "CHANGELOG.md has no heading '## " << verge::version()
+                                << " (YYYY-MM-DD)'";
+}
+
+// The soname has the minor version before 1.0, and the snapshot of the binary interface is its.
+TEST(abi, the_snapshot_is_that_of_this_version) {
+  const std::string soname = "soname='libverge.so." + std::to_string(VERGE_VERSION_MAJOR) + "." +
+                             std::to_string(VERGE_VERSION_MINOR) + "'";
   bool found = false;
-  for (const auto& line : read_lines(root / "CHANGELOG.md"))
-    found = found || line.starts_with(heading.str());
-  EXPECT_TRUE(found) << "CHANGELOG.md has no heading '" << heading.str() << "'";
+  for (const auto& line : read_lines(root / "abi/libverge.abi"))
+    found = found || line.find(soname) != std::string::npos;
+  EXPECT_TRUE(found) << "abi/libverge.abi has no " << soname;
 }
 
 }  // namespace

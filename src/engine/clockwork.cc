@@ -26,7 +26,8 @@ std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
 }
 
 /// Not instrumented: that the read may race, and its result is dropped then, is intended.
-[[gnu::no_sanitize("thread")]] const char* clockwork::peek_label(const timer_node& t) noexcept {
+__attribute__((no_sanitize("thread"))) const char* clockwork::peek_label(
+    const timer_node& t) noexcept {
   // Acquire: the caller's second look at the version comes after this.
   return __atomic_load_n(reinterpret_cast<const char* const*>(t.payload + periodic_payload_bytes),
                          __ATOMIC_ACQUIRE);

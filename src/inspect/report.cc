@@ -207,7 +207,8 @@ void write_wheel(json_writer& to, timer_engine& engine, unsigned processors, std
     near += view.near;
     for (int level = 0; level < wheel_view::levels; ++level) {
       for (unsigned slot = 0; slot < 64; ++slot) {
-        slots[level][slot] += static_cast<unsigned>(view.used[level] >> slot & 1);
+        slots[static_cast<std::size_t>(level)][slot] +=
+            static_cast<unsigned>(view.used[level] >> slot & 1);
       }
     }
   }
@@ -220,7 +221,7 @@ void write_wheel(json_writer& to, timer_engine& engine, unsigned processors, std
     to.open('{').member("slot", seconds(std::int64_t{1} << shift));
     to.member("hand", static_cast<unsigned>(now >> shift & 63));
     std::string used;
-    for (const unsigned n : slots[level]) {
+    for (const unsigned n : slots[static_cast<std::size_t>(level)]) {
       used += static_cast<char>('0' + std::min(n, 9U));
     }
     to.member("used", used).close('}');
