@@ -78,7 +78,7 @@ detail::otherwise_case<std::decay_t<F>> otherwise(F&& handler = F()) {
 /// Waits until a case is ready, performs it, and returns its index.
 template <class... Cases>
 auto select(Cases&&... cases) {
-  if constexpr ((true & ... & detail::check_case<Cases>())) {
+  if constexpr ((1 & ... & int{detail::check_case<Cases>()}) == 1) {  // not &&: each is checked
     return detail::select_operation<decltype(detail::as_case(std::forward<Cases>(cases)))...>(
         std::in_place, detail::as_case(std::forward<Cases>(cases))...);
   } else {
