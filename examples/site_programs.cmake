@@ -48,8 +48,13 @@ if(VERGE_BUILD_TESTS AND Python3_FOUND)
       ${CMAKE_CURRENT_BINARY_DIR}/site --examples ${CMAKE_CURRENT_BINARY_DIR} --check)
   add_test(NAME site.checks_can_fail
     COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/docs/site/build_test.py)
+  add_test(NAME site.readme_has_the_figures_of_the_benchmarks
+    COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/docs/site/figures.py)
+  add_test(NAME site.picture_has_the_figures_of_the_benchmarks
+    COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/docs/site/picture.py --check)
   set_tests_properties(site.has_a_comment_for_every_name_and_an_end_for_every_link
-    site.checks_can_fail PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77)
+    site.checks_can_fail site.readme_has_the_figures_of_the_benchmarks
+    site.picture_has_the_figures_of_the_benchmarks PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77)
 endif()
 # The Go that docs/migrating.md shows.
 if(VERGE_BUILD_TESTS AND VERGE_GO)

@@ -224,28 +224,6 @@ TEST(examples, have_an_rpc_client_in_under_sixty_lines) {
   EXPECT_LT(end - begin, 60);
 }
 
-// The README says in how many workloads verge is ahead, even (within a quarter) and behind: as many
-// as its table has.
-TEST(readme, counts_what_its_table_shows) {
-  const std::regex row(R"(\|.*\| [\d.,]+ [^|]*\| [\d.,]+ [^|]*\| ([\d.]+)x \|)");
-  const std::regex sentence(
-      R"(Of (\d+) workloads.*ahead in (\d+), even in (\d+), behind in (\d+).*)");
-  std::array<int, 4> counted{};
-  std::array<int, 4> said{};
-  for (const std::string& line : read_lines(root / "README.md")) {
-    std::smatch match;
-    if (std::regex_match(line, match, row)) {
-      const double ratio = std::stod(match[1]);
-      ++counted[0];
-      ++counted[ratio > 1.25 ? 1 : ratio >= 0.8 ? 2 : 3];
-    } else if (std::regex_match(line, match, sentence)) {
-      for (std::size_t i = 0; i < said.size(); ++i) said[i] = std::stoi(match[i + 1]);
-    }
-  }
-  EXPECT_GT(counted[0], 15);
-  EXPECT_EQ(said, counted) << "workloads, ahead, even, behind";
-}
-
 /// When this version was released, by the changelog; empty if it does not say.
 std::string release_date() {
   const std::regex heading(std::string("## ") + verge::version() + R"( \((\d{4}-\d\d-\d\d)\))");

@@ -10,6 +10,7 @@ import textwrap
 import unittest
 
 import build
+import figures
 import reference
 
 HEADER = """\
@@ -83,6 +84,19 @@ class Reference(unittest.TestCase):
         faults = [f for f in self.faults(HEADER, "verge::run( 1 );") if "compiled" in f]
         self.assertEqual(len(faults), 1)
         self.assertIn("verge::run(2)", faults[0])
+
+
+class Figures(unittest.TestCase):
+    def test_the_readme_must_have_them(self):
+        import json
+        readme = (build.ROOT / "README.md").read_text()
+        json_ = json.loads((build.ROOT / "docs/benchmarks.json").read_text())
+        self.assertEqual(figures.filled_in(readme, figures.Report(json_)), readme)
+        for r in json_["results"]:
+            if r["system"] == "verge/hybrid" and r["workload"] == "fill":
+                r["median"] *= 10
+        slower = figures.filled_in(readme, figures.Report(json_))
+        self.assertEqual(len(set(slower.splitlines()) - set(readme.splitlines())), 3)  # two rows, and the summary
 
 
 class Comments(unittest.TestCase):

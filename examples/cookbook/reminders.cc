@@ -44,8 +44,8 @@ bool test(int n) {
   // [/test]
 
   const auto took = std::chrono::steady_clock::now() - began;
-  std::printf("%7d orders, %6d paid, %5d reminded, in %4d ms\n", n, paid, all.reminded(),
-              static_cast<int>(took / 1ms));
+  std::printf("%7d orders, %6d paid, %5d reminded, in %5.1f ms\n", n, paid, all.reminded(),
+              std::chrono::duration<double, std::milli>(took).count());
   return none_early && all.reminded() == n - paid;
 }
 
