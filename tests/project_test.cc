@@ -214,8 +214,10 @@ TEST(documents, show_only_examples_that_this_build_has) {
   EXPECT_GT(shown, 40);
 }
 
-// What the site shows is enough for a client with deadline, retries and hedging in a few lines.
+// What the site shows is enough for a client with deadline, retries and hedging in a few lines: the
+// one of the cookbook, and a whole program that was written with nothing but the site.
 TEST(examples, have_an_rpc_client_in_under_sixty_lines) {
+  EXPECT_LT(read_lines(root / "examples/trial/rpc_client.cc").size(), 60U);
   const lines source = read_lines(root / "examples/cookbook/rpc_client.cc");
   const auto begin = std::find(source.begin(), source.end(), "// [client]");
   const auto end = std::find(source.begin(), source.end(), "// [/client]");
