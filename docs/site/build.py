@@ -133,6 +133,8 @@ class Site:
                     shutil.copy(source, to)
                 continue
             text = self.expand(f"docs/{relative}", source.read_text())
+            if not re.search(r"^## ", text, flags=re.M) and not text.startswith("---"):
+                text = "---\nhide:\n  - toc\n---\n\n" + text  # nothing to list: the code gets its room
             self.write(str(relative), self.links(f"docs/{relative}", str(relative), text))
         # Not in the navigation: so that it is looked at in a browser, wide and narrow, like the rest.
         self.write("readme.md", self.links("README.md", "readme.md", (ROOT / "README.md").read_text()))
