@@ -229,7 +229,7 @@ void writer::one(const T& v) {
     one(v.second);
   } else if constexpr (std::same_as<T, view>) {
     number(v.index());
-    std::visit([this](const auto& shown) { this->one(shown); }, v);
+    std::visit([this](const auto& shown) { one(shown); }, v);
   } else {
     fields(*this, v);
   }
@@ -275,7 +275,7 @@ void reader::one(T& v) {
     const std::uint64_t index = number();
     if (index >= std::variant_size_v<view>) refuse();
     v = view_of_kind(index);
-    std::visit([this](auto& shown) { this->one(shown); }, v);
+    std::visit([this](auto& shown) { one(shown); }, v);
   } else {
     fields(*this, v);
   }
