@@ -8,6 +8,7 @@
 // once. Deadlines are uniform in 1 to 61 s and n timers are live, unless noted otherwise.
 //
 //   start+stop    start a new timer, stop and destroy a random earlier one; ns per pair
+//   reused        stop a random timer, and start it again by its handle; ns per pair
 //   reset         pick a random live timer and give it a new deadline; ns
 //   reset later   the same, to 61 s from now: an idle time-out that is postponed; ns
 //   fill          n timers from nothing, memory included; ns per timer
@@ -17,7 +18,9 @@
 //                 or 100,000 timers; million pairs per second
 //   each other's  two threads, each stops and restarts timers that the other has started
 //   floor         the minimum for any timer: read the time stamp counter, pick a random handle,
-//                 and swap a word on the line that it points to; ns
+//                 and swap a word on the line that it points to; ns. And for two timers, which is
+//                 what start+stop touches: the new one's memory was freed at some earlier time
+//   two to one    what two threads do in the time of one: the median of the rounds' ratios
 //   longest       the longest single start, stop, reset or check of the timers in the above; us. A
 //                 thread that loses its core shows here as well: the least of the rounds is shown
 //
@@ -109,6 +112,11 @@ class alignas(128) handles {
     verge::detail::destroy_timer(*t);
     t = fresh;
   }
+  void stop_start() {
+    timer_node* const t = any();
+    verge::detail::stop_timer(t);
+    verge::detail::reset_timer_after(t, random_.delay());
+  }
   void reset() { verge::detail::reset_timer_after(any(), random_.delay()); }
   void reset_later() { verge::detail::reset_timer_after(any(), 61 * second); }
   /// Stops and restarts a timer of another's.
@@ -153,8 +161,8 @@ void fire_all(bench_world& world, std::uint64_t until, double* longest = nullptr
   }
 }
 
-/// See above: in place of a timer there is a line with a word.
-double floor_of(std::size_t n) {
+/// See above: in place of a timer there is a line with a word. For `lines_each` of them.
+double floor_of(std::size_t n, int lines_each) {
   struct alignas(64) line {
     std::atomic<std::uint64_t> word;
   };
@@ -166,10 +174,12 @@ double floor_of(std::size_t n) {
   const std::size_t k = operations_for(n);
   const auto work = [&] {
     for (std::size_t i = 0; i < k; ++i) {
-      auto& word = handles[random.below(n)]->word;
       const auto now = static_cast<std::uint64_t>(verge::detail::fast_clock::now());
-      std::uint64_t was = word.load(std::memory_order_relaxed);
-      word.compare_exchange_strong(was, now);
+      for (int each = 0; each < lines_each; ++each) {
+        auto& word = handles[random.below(n)]->word;
+        std::uint64_t was = word.load(std::memory_order_relaxed);
+        word.compare_exchange_strong(was, now);
+      }
     }
   };
   work();
@@ -178,7 +188,8 @@ double floor_of(std::size_t n) {
 
 /// One engine's figures at one number of timers, of one round.
 struct figures {
-  double fill, bytes, start_stop, reset, reset_later, fire, longest_operation, longest_look;
+  double fill, bytes, start_stop, reused, reset, reset_later, fire;
+  double longest_operation, longest_look;
 };
 
 figures measure(verge::engine which, std::size_t n) {
@@ -191,11 +202,15 @@ figures measure(verge::engine which, std::size_t n) {
     f.bytes = static_cast<double>(resident_bytes() - before) / static_cast<double>(n);
     const std::size_t k = operations_for(n);
     const auto per = [&](const std::function<void()>& work) {
-      work();  // once to warm the caches and to settle
+      // To warm the caches, and until most timers find an entry that they can use again.
+      for (int warm = 0; warm < 5; ++warm) work();
       return seconds_of(work) * 1e9 / static_cast<double>(k);
     };
     f.start_stop = per([&] {
       for (std::size_t i = 0; i < k; ++i) all.start_stop();
+    });
+    f.reused = per([&] {
+      for (std::size_t i = 0; i < k; ++i) all.stop_start();
     });
     f.reset_later = per([&] {
       for (std::size_t i = 0; i < k; ++i) all.reset_later();
@@ -289,12 +304,15 @@ void run(const std::vector<verge::engine>& engines, std::size_t smallest, std::s
     if (n < smallest) continue;
     std::vector<std::vector<figures>> of(engines.size());
     std::vector<double> floors;
+    std::vector<double> floors_of_two;
     for (int r = 0; r < rounds; ++r) {
-      floors.push_back(floor_of(n));
+      floors.push_back(floor_of(n, 1));
+      floors_of_two.push_back(floor_of(n, 2));
       for (std::size_t e = 0; e < engines.size(); ++e) of[e].push_back(measure(engines[e], n));
     }
     heading(std::to_string(n) + " timers", engines);
     row("start+stop, ns", of, &figures::start_stop);
+    row("reused, ns", of, &figures::reused);
     row("reset, ns", of, &figures::reset);
     row("reset later, ns", of, &figures::reset_later);
     row("fill, ns", of, &figures::fill);
@@ -302,26 +320,32 @@ void run(const std::vector<verge::engine>& engines, std::size_t smallest, std::s
     row("fire, ns", of, &figures::fire);
     row("longest operation, us", of, &figures::longest_operation, true);
     row("longest look, us", of, &figures::longest_look, true);
-    std::printf("floor: %.1f ns\n", median(floors));
+    std::printf("floor: %.1f ns; of two: %.1f ns\n", median(floors), median(floors_of_two));
     std::fflush(stdout);
   }
-  const auto threads = [&](const char* what, std::size_t each, unsigned count, bool each_others) {
-    std::vector<std::vector<double>> of(engines.size());
-    for (int r = 0; r < rounds; ++r) {
-      for (std::size_t e = 0; e < engines.size(); ++e) {
-        of[e].push_back(in_threads(engines[e], each, count, each_others));
-      }
-    }
-    std::printf("| %s |", what);
-    for (const auto& values : of) std::printf(" %.1f |", median(values));
-    std::printf("\n");
-  };
   heading("million pairs per second", engines);
   for (const std::size_t each : {std::size_t{1000}, std::size_t{100'000}}) {
-    const std::string timers = ", " + std::to_string(each) + " timers each";
-    threads(("one thread" + timers).c_str(), each, 1, false);
-    threads(("two threads" + timers).c_str(), each, 2, false);
-    threads(("two threads" + timers + ", each other's").c_str(), each, 2, true);
+    struct pairs {
+      std::vector<double> one, two, each_others, ratio;
+    };
+    std::vector<pairs> of(engines.size());
+    for (int r = 0; r < rounds; ++r) {
+      for (std::size_t e = 0; e < engines.size(); ++e) {
+        of[e].one.push_back(in_threads(engines[e], each, 1, false));
+        of[e].two.push_back(in_threads(engines[e], each, 2, false));
+        of[e].each_others.push_back(in_threads(engines[e], each, 2, true));
+        of[e].ratio.push_back(of[e].two.back() / of[e].one.back());
+      }
+    }
+    const auto print = [&](const std::string& what, std::vector<double> pairs::*which) {
+      std::printf("| %s, %zu timers each |", what.c_str(), each);
+      for (const pairs& p : of) std::printf(" %.2f |", median(p.*which));
+      std::printf("\n");
+    };
+    print("one thread", &pairs::one);
+    print("two threads", &pairs::two);
+    print("two to one", &pairs::ratio);
+    print("two threads, each other's", &pairs::each_others);
   }
 }
 

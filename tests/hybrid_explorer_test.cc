@@ -29,6 +29,8 @@ std::vector<hybrid_setup> starts() {
       {.key = 150, .stopped = true},  // its entry is left, and is reached
       {.key = 90, .stopped = true},   // its entry is left, and due
       {.key = 80, .when = 150, .stopped = true},
+      {.key = 150, .stopped = true, .kept = true},  // and it has kept its reference
+      {.key = 90, .stopped = true, .kept = true},
       {.key = 80, .when = 150},           // postponed: its entry is reached and moved
       {.key = 80, .when = 90},            // postponed, and still due
       {.key = 90, .period = 40},          // ticks
@@ -37,11 +39,11 @@ std::vector<hybrid_setup> starts() {
   };
 }
 
-/// What the owner of a handle may do to timer 0.
+/// What the owner of a handle may do to timer 0. A stop keeps the timer's reference, or does not:
+/// see stops().
 std::vector<hybrid_op> handle_ops() {
-  return {
-      {stop},          {reset, 0, 50},     {reset, 0, 85}, {reset, 0, 120}, {reset, 0, 140, 0, 1},
-      {reset, 0, 300}, {reset, 0, 120, 40}};
+  return {{stop_keeping},        {reset, 0, 50},  {reset, 0, 85},     {reset, 0, 120},
+          {reset, 0, 140, 0, 1}, {reset, 0, 300}, {reset, 0, 120, 40}};
 }
 
 /// What may be done to the wheel that timer 0 is on.
@@ -80,6 +82,23 @@ scenarios triples() {
   return list;
 }
 
+/// A stop that drops the reference, against and after everything else.
+scenarios stops() {
+  scenarios list;
+  const auto all = joined(handle_ops(), wheel_ops());
+  for (const auto& start : starts()) {
+    for (const auto& a : all) {
+      list.push_back({{start}, {{{stop}}, {a}}});
+      for (const auto& b : all) {
+        list.push_back({{start}, {{{stop}, a}, {b}}});
+        list.push_back({{start}, {{a, {stop}}, {b}}});
+        list.push_back({{start}, {{{stop}}, {a}, {b}}});
+      }
+    }
+  }
+  return list;
+}
+
 /// Two operations in a row against one: what has returned must count.
 scenarios rows() {
   scenarios list;
@@ -102,6 +121,10 @@ scenarios drops() {
       list.push_back({{start}, {{{drop}}, {a}}});
       for (const auto& b : wheel_ops()) list.push_back({{start}, {{{drop}}, {a, b}}});
       for (const auto& b : wheel_ops()) list.push_back({{start}, {{{drop}}, {a}, {b}}});
+      for (const auto& last : {hybrid_op{drop}, {detach}}) {
+        list.push_back({{start}, {{last}, {a}}});
+        for (const auto& b : handle_ops()) list.push_back({{start}, {{b, last}, {a}}});
+      }
     }
   }
   return list;
@@ -285,6 +308,10 @@ TEST_F(every_hybrid_schedule, of_three_operations_with_two_preemptions_is_right)
   is_right("triples", triples(), 2, 11);
 }
 
+TEST_F(every_hybrid_schedule, of_a_stop_that_keeps_nothing_is_right) {
+  is_right("stops", stops(), 2, 11);
+}
+
 TEST_F(every_hybrid_schedule, of_two_operations_in_a_row_is_right) {
   is_right("rows", rows(), 3, 11);
 }
@@ -373,6 +400,12 @@ TEST_F(hybrid_faults, an_entry_for_the_time_that_was_replaced_is_found) {
 }
 TEST_F(hybrid_faults, an_entry_that_is_dropped_without_changing_the_word_is_found) {
   is_found<hybrid_mutant::drops_in_silence>();
+}
+TEST_F(hybrid_faults, an_entry_that_is_dropped_without_the_reference_that_was_kept_is_found) {
+  is_found<hybrid_mutant::forgets_what_is_kept>();
+}
+TEST_F(hybrid_faults, a_reset_that_takes_a_reference_beside_the_one_that_was_kept_is_found) {
+  is_found<hybrid_mutant::takes_another>();
 }
 TEST_F(hybrid_faults, a_timer_that_reuses_an_entry_that_is_too_late_is_found) {
   is_found<hybrid_mutant::reuses_any_entry>();

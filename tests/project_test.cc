@@ -115,6 +115,41 @@ TEST(public_headers, make_what_they_declare_visible_and_nothing_else) {
   }
 }
 
+/// The rows of a table in text: cells without spaces and backticks around and in them. A row whose
+/// first cell is empty continues the one before.
+std::map<std::string, std::string> rows_of(const lines& text, const std::string& heading) {
+  std::map<std::string, std::string> rows;
+  std::string last;
+  bool inside = false;
+  for (const auto& line : text) {
+    const auto bar = line.find('|');
+    if (bar == std::string::npos) inside = false;
+    if (bar == std::string::npos || line.find("---|") != std::string::npos) continue;
+    std::vector<std::string> cells;
+    std::istringstream in(line.substr(bar + 1));
+    for (std::string cell; std::getline(in, cell, '|');) {
+      std::erase(cell, '`');
+      const auto first = cell.find_first_not_of(' ');
+      const auto end = cell.find_last_not_of(' ');
+      cells.push_back(first == std::string::npos ? "" : cell.substr(first, end - first + 1));
+    }
+    if (cells.size() < 2) continue;
+    if (cells[1] == heading) inside = true;
+    if (!inside || cells[1] == heading) continue;
+    if (!cells[0].empty()) last = cells[0];
+    std::string& row = rows[last];
+    row += (row.empty() || cells[1].empty() ? "" : " ") + cells[1];
+  }
+  return rows;
+}
+
+TEST(documents, say_of_destruction_what_the_header_says) {
+  const auto told = rows_of(read_lines(root / "docs/guarantees.md"), "destroying it");
+  const auto said = rows_of(read_lines(root / "include/verge/verge.h"), "destroying it");
+  EXPECT_GT(said.size(), 10u);
+  EXPECT_EQ(told, said);
+}
+
 /// Whether a line begins a block of code in a language that is built or run here.
 bool begins_code(const std::string& line) {
   for (const char* fence : {"```cpp", "```c", "```python", "```rust"})

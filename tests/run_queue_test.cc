@@ -64,6 +64,22 @@ TEST_F(run_queue_test, takes_256_and_no_more) {
   EXPECT_TRUE(queue_.push(item(256)));
 }
 
+TEST_F(run_queue_test, takes_of_a_list_what_there_is_room_for_in_order) {
+  fill(queue_, 0, 250);
+  ready_list list;
+  for (int i = 250; i < 260; ++i) list.push_back(item(i));
+  queue_.push_all(list);
+  EXPECT_EQ(list.size(), 4u);
+  EXPECT_EQ(number_of(list.front()), 256);
+  for (int i = 0; i < 256; ++i) EXPECT_EQ(number_of(queue_.take()), i);
+  EXPECT_TRUE(queue_.empty());
+  queue_.push_all(list);  // past the end of the ring
+  EXPECT_TRUE(list.empty());
+  queue_.push_all(list);
+  for (int i = 256; i < 260; ++i) EXPECT_EQ(number_of(queue_.take()), i);
+  EXPECT_TRUE(queue_.empty());
+}
+
 TEST_F(run_queue_test, spills_the_older_half) {
   fill(queue_, 0, 256);
   ready_list half = queue_.spill();
@@ -141,6 +157,12 @@ TEST(run_queue, loses_nothing_and_returns_nothing_twice_while_thieves_steal) {
     while (r != nullptr && !queue.push(*r)) {
       ready_list half = queue.spill();
       while (runnable* spilled = half.pop_front()) run(spilled);
+    }
+    if (i % 11 == 0 && i + 8 < n) {
+      ready_list batch;
+      for (int k = 0; k < 8; ++k) batch.push_back(items[static_cast<std::size_t>(++i)]);
+      queue.push_all(batch);
+      while (runnable* no_room = batch.pop_front()) run(no_room);
     }
     if (i % 7 == 0) {
       if (runnable* next = queue.take_next()) run(next);

@@ -18,13 +18,29 @@ struct thread_state {
   job* running{nullptr};        ///< the job it is running
   /// That job has ended; this is published after its code has returned, see run_ready().
   spawned_base* ended{nullptr};
-  /// While it processes the events of a poll: the scheduler that it polls for, and the list of what
-  /// they make ready, which is queued in one batch.
-  const scheduler* polls_for{nullptr};
+  /// While it processes the events of a poll, or a batch of timers: the scheduler that it does that
+  /// for, and the list of what they make ready, which is queued in one batch (onto_list).
+  const scheduler* collects_for{nullptr};
   ready_list* found{nullptr};
 };
 
 /// initial-exec: one load, in the shared library too.
 [[gnu::tls_model("initial-exec")]] extern thread_local constinit thread_state this_thread;
+
+/// During its lifetime, what the calling thread makes ready on that scheduler is added to the list.
+/// Not within the lifetime of another.
+class onto_list {
+ public:
+  onto_list(const scheduler* s, ready_list& list) noexcept {
+    this_thread.found = &list;
+    this_thread.collects_for = s;
+  }
+  ~onto_list() {
+    this_thread.collects_for = nullptr;
+    this_thread.found = nullptr;
+  }
+  onto_list(const onto_list&) = delete;
+  onto_list& operator=(const onto_list&) = delete;
+};
 
 }  // namespace verge::detail

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 
+#include <base/probes.h>
 #include <clock/arithmetic.h>
 #include <engine/operation_counts.h>
 #include <node/node_store.h>
@@ -54,14 +56,39 @@ class engine_host {
   /// By an engine, before a timer fires.
   void fires(const timer_node& t, std::int64_t when, std::int64_t now) noexcept {
     timer_fired(when, now);
-    if (traces_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (traces()) [[unlikely]]
       trace_fired(t, when);
+  }
+
+  /// A timer that is due, disarmed or armed again, with a reference for its firing.
+  struct firing {
+    timer_node* timer;
+    std::int64_t when;
+  };
+  /// Fires timers, in their order. A host that can queues what they make ready, and counts them, in
+  /// one batch. With no lock held.
+  virtual void fire_all(std::span<const firing> due, std::int64_t now) noexcept {
+    for (const firing& f : due) {
+      fires(*f.timer, f.when, now);
+      fire(f, now);
+    }
   }
 
  protected:
   ~engine_host() = default;
   /// Whether trace_fired() is to be called. A hint: one that comes late is harmless.
   void trace_firings(bool on) noexcept { traces_.store(on, std::memory_order_relaxed); }
+  bool traces() const noexcept { return traces_.load(std::memory_order_relaxed); }
+
+  /// Does what the timer does when it is due.
+  static void fire(const firing& f, std::int64_t now) noexcept {
+    timer_node& t = *f.timer;
+    const timer_behaviour& does = *t.does.load(std::memory_order_acquire);
+    VERGE_PROBE4(fire, &t, f.when, now, &does);
+    if (does.take != nullptr) return does.take(t, now);
+    does.fire(t, now);
+    node_store::of(t).release(t);
+  }
 
  private:
   std::atomic<bool> traces_{false};
@@ -141,6 +168,9 @@ class timer_engine {
     was_waiting = stop(t);
     return caller_or_others(t);
   }
+  /// The owner of a timer with a function is about to drop its reference, and leaves the timer as it
+  /// is. True if the timer was stopped and had another one, which is the caller's now.
+  virtual bool give_up(timer_node& /*t*/) noexcept { return false; }
   /// Starts it again, or at another time. True if it was waiting.
   virtual bool reset(timer_node& t, std::int64_t when, std::int64_t period) = 0;
 

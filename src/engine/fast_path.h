@@ -15,7 +15,8 @@
 ///
 ///   start   read the clock; take a node from the thread's cache; arm it with the entry that the
 ///           node's last timer has left in a wheel; count it
-///   stop    mark the timer's word as stopped; drop the reference for being armed; count it
+///   stop    mark the timer's word as stopped; count it. The timer keeps the reference for being
+///           armed, and a reset finds it there
 ///   reset   read the clock; put the new time into the word
 ///   end     mark the word as stopped; count it; put the node back into the thread's cache
 ///
@@ -95,8 +96,8 @@ struct fast_path {
 
   // ---- stop
 
-  /// True if the timer was armed: it will not fire. The engine's own stop, which is inline.
-  static bool stop(hybrid& engine, timer_node& t) noexcept { return engine.hybrid::stop(t); }
+  /// True if the timer was armed: it will not fire. The engine's own function, which is inline.
+  static bool stop(hybrid& engine, timer_node& t) noexcept { return engine.stop_keeping(t); }
 
   // ---- reset
 
@@ -116,7 +117,7 @@ struct fast_path {
   // ---- end
 
   enum class ended : std::uint8_t {
-    nothing,   ///< nothing is done: it is not armed as a one-shot, or not in the usual case at all
+    nothing,   ///< nothing is done: it has fired, is periodic, or not in the usual case at all
     disarmed,  ///< the reference for being armed is the caller's now, beside the handle's
     all,       ///< the node is freed
   };
@@ -128,11 +129,16 @@ struct fast_path {
     }
     clockwork& of = clockwork::of(t);
     hybrid* const engine = of.quick();
-    if (engine == nullptr || !timers::disarm_one_shot(hybrid::as_node(t))) [[unlikely]]
+    if (engine == nullptr) [[unlikely]]
       return ended::nothing;
-    const std::uint64_t sum = engine->count(slot, -tally::one_armed - tally::one_left);
-    if (tally::until_look(sum) == 0) [[unlikely]]
-      engine->tidy(slot);
+    const timers::ended was = timers::end_one_shot(hybrid::as_node(t));
+    if (was == timers::ended::unusual) [[unlikely]]
+      return ended::nothing;
+    if (was == timers::ended::was_armed) {
+      const std::uint64_t sum = engine->count(slot, -tally::one_armed - tally::one_left);
+      if (tally::until_look(sum) == 0) [[unlikely]]
+        engine->tidy(slot);
+    }
     // Two references are the handle's and the one for being armed: both are the caller's. Once the
     // node is free, the pool may be destroyed: that it is counted as free is the last step.
     const bool alone = t.refs.load(std::memory_order_acquire) == 2;

@@ -97,14 +97,6 @@ bool hybrid::complete_reset(node& t, std::int64_t when, std::int64_t period,
   return was_armed;
 }
 
-void hybrid::fire(timer_node& t, std::int64_t when, std::int64_t now) noexcept {
-  const timer_behaviour& does = *t.does.load(std::memory_order_acquire);
-  VERGE_PROBE4(fire, &t, when, now, &does);
-  if (does.take != nullptr) return does.take(t, now);
-  does.fire(t, now);
-  node_store::of(t).release(t);
-}
-
 timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noexcept {
   timers& ts = *timers_[p];
   const std::int64_t next = ts.next.load(std::memory_order_relaxed);
@@ -115,7 +107,7 @@ timer_check hybrid::check_timers(unsigned p, std::int64_t now, bool /*own*/) noe
 timer_check hybrid::run_due(timers& ts, std::int64_t now) noexcept {
   unsigned ran = 0;
   unsigned steps = step_limit;
-  timers::fired_timer batch[batch_size];
+  engine_host::firing batch[batch_size];
   const unsigned room = host_.firing_room();
   while (ran < room && steps != 0) {
     const std::size_t most = std::min<std::size_t>(batch_size, room - ran);
@@ -131,10 +123,7 @@ timer_check hybrid::run_due(timers& ts, std::int64_t now) noexcept {
     if (earlier) [[unlikely]]
       host_.wake_net_poller(ts.next.load(std::memory_order_relaxed));
     steps += left;
-    for (std::size_t i = 0; i < n; ++i) {
-      host_.fires(*batch[i].timer, batch[i].when, now);
-      fire(*batch[i].timer, batch[i].when, now);
-    }
+    if (n != 0) host_.fire_all({batch, n}, now);
     ran += static_cast<unsigned>(n);
     if (n < most && left != 0) break;  // nothing more is due
     ts.lock.let_others_in();

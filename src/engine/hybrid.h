@@ -77,6 +77,10 @@ class hybrid final : public timer_engine {
     bool was_waiting = false;
     return hybrid::stop_for_good(t, was_waiting);
   }
+  /// As stop(), for a timer with a function: it keeps a reference, so that it can be started again
+  /// for less. Its owner ends it by stop_for_good() or give_up().
+  bool stop_keeping(timer_node& t) noexcept;
+  bool give_up(timer_node& t) noexcept override { return timers::give_up(as_node(t)); }
   bool reset(timer_node& t, std::int64_t when, std::int64_t period) override;
   /// The same, if no other thread stops or resets it meanwhile.
   bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period);
@@ -197,7 +201,6 @@ class hybrid final : public timer_engine {
   bool sweep_piece(timers& ts, std::uint64_t pass) noexcept;
   std::int64_t live() const noexcept;
   std::int64_t entries() const noexcept;
-  static void fire(timer_node& t, std::int64_t when, std::int64_t now) noexcept;
 
   engine_host& host_;
   const slab_pool* nodes_{nullptr};
@@ -251,12 +254,18 @@ inline bool hybrid::stop(timer_node& t) noexcept {
   return true;
 }
 
+inline bool hybrid::stop_keeping(timer_node& t) noexcept {
+  if (!timers::stop_keeping(static_cast<node&>(t))) return false;
+  count_stopped();
+  return true;
+}
+
 inline left_with hybrid::stop_for_good(timer_node& t, bool& was_waiting) noexcept {
   const timers::disarmed was = timers::disarm(static_cast<node&>(t));
   was_waiting = was != timers::disarmed::no;
-  if (was == timers::disarmed::no) return caller_or_others(t);
-  count_stopped();
+  if (was_waiting) count_stopped();
   if (was == timers::disarmed::by_holder) return left_with::others;
+  if (!was_waiting && !timers::give_up(static_cast<node&>(t))) return caller_or_others(t);
   // Two references are the handle's and the one for being armed: both are the caller's now.
   return t.refs.load(std::memory_order_acquire) == 2 ||
                  t.refs.fetch_sub(1, std::memory_order_acq_rel) == 2
@@ -276,9 +285,13 @@ inline bool hybrid::reset_alone(timer_node& t, std::int64_t when, std::int64_t p
 
 inline bool hybrid::finish_reset(node& t, std::int64_t when, std::int64_t period,
                                  timers::change so_far) {
-  if (so_far != timers::change::was_armed) return complete_reset(t, when, period, so_far);
-  count_reset();
-  return true;
+  if (so_far == timers::change::was_armed) {
+    count_reset();
+    return true;
+  }
+  if (so_far != timers::change::was_idle) return complete_reset(t, when, period, so_far);
+  count_armed();
+  return false;
 }
 
 inline void hybrid::count_reset() noexcept {

@@ -16,21 +16,6 @@ constexpr std::uint32_t readable = EPOLLIN | EPOLLRDHUP | EPOLLPRI | EPOLLHUP | 
 constexpr std::uint32_t writable = EPOLLOUT | EPOLLHUP | EPOLLERR;
 constexpr std::uint32_t through = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 
-/// During its lifetime, woken waiters are added to the list of what the poll found.
-class onto_list {
- public:
-  onto_list(const scheduler* s, ready_list& list) noexcept {
-    this_thread.found = &list;
-    this_thread.polls_for = s;
-  }
-  ~onto_list() {
-    this_thread.polls_for = nullptr;
-    this_thread.found = nullptr;
-  }
-  onto_list(const onto_list&) = delete;
-  onto_list& operator=(const onto_list&) = delete;
-};
-
 }  // namespace
 
 net_home net_home::here() {

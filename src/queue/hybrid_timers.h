@@ -60,7 +60,12 @@
 //  dropping  a thread that drops the entry of a stopped timer, with the node's token, first changes
 //            the word to zero: so a word that says "stopped, and the entry is there" is right.
 //  being     holds a reference on the node: taken by the thread that arms it, dropped by the thread
-//  armed     that stops it - or by the holder, if there is one - or handed on to the firing.
+//  armed     that stops it - or by the holder, if there is one - or handed on to the firing. A stop
+//            may leave it with the timer (`kept`, a bit of the word of a stopped timer), so that
+//            stopping and starting again is two compare-and-swaps and nothing else. The thread that
+//            takes that bit away, with the word, has the reference: one that starts the timer
+//            again, one that drops its entry, or the owner of a handle that is about to drop its
+//            own reference (give_up).
 //
 // == Outcomes of races ==
 //
@@ -151,6 +156,8 @@ enum class hybrid_mutant {
   ends_what_it_saw,        ///< the end disarms whatever the word is by now
   keeps_period,            ///< a reset alone does not look at the period
   drops_in_silence,        ///< the entry of a stopped timer is dropped and the word not changed
+  forgets_what_is_kept,    ///< the same with the word changed, but the reference stays
+  takes_another,           ///< a reset of a timer that has kept its reference takes one more
   reuses_any_entry,        ///< a stopped timer goes on with its entry, however late that is
   no_wake_after_move,      ///< an earlier time that was taken over wakes no sleeper
   fires_at_its_key,        ///< a precise timer fires when its entry comes up
@@ -165,12 +172,6 @@ class hybrid_timers {
   using wheel_type = timer_wheel<typename Policy::chunks>;
   static_assert(hybrid_tag::token_bits == wheel_type::token_bits);
   static_assert(hybrid_word::latest <= wheel_type::never);
-
-  /// A timer that was due, disarmed or armed again, with a reference for its firing.
-  struct fired_timer {
-    node* timer;
-    std::int64_t when;
-  };
 
   hybrid_timers(typename Policy::directory nodes, typename Policy::chunks memory,
                 std::int64_t now) noexcept
@@ -211,15 +212,15 @@ class hybrid_timers {
   }
 
   /// Whether it was armed, and which has the reference for being armed now: the caller, or still
-  /// the holder of entering.
+  /// the holder of entering; or with `keep` the timer itself, in place of the caller.
   enum class disarmed : std::uint8_t { no, yes, by_holder };
-  static disarmed disarm(node& t) noexcept {
+  static disarmed disarm(node& t, bool keep = false) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     while (hybrid_word::due(w) != 0) {
       const bool entered = (w & hybrid_word::entering) != 0;
       // The entry stays, unless another thread is about to make or to move it.
-      std::uint64_t stopped = (w & ~hybrid_word::periodic) | hybrid_word::stopped;
+      std::uint64_t stopped = hybrid_word::stopped_at(w, keep);
       if (entered) stopped = mutated(hybrid_mutant::stop_ignores_enter) ? 0 : hybrid_word::entering;
       if (!swap(word, w, stopped)) continue;
       return entered ? disarmed::by_holder : disarmed::yes;
@@ -227,13 +228,18 @@ class hybrid_timers {
     return disarmed::no;
   }
 
-  /// The same for the usual case: armed as a one-shot, and no thread is entering it. False if it is
-  /// not that case; nothing is changed then.
-  static bool disarm_one_shot(node& t) noexcept {
+  /// The end of a handle in the usual cases: the timer is armed as a one-shot and no thread is
+  /// entering it; or it is stopped and has kept its reference. In both the caller has the reference
+  /// for being armed then. `unusual`: nothing is changed.
+  enum class ended : std::uint8_t { unusual, was_armed, was_stopped };
+  static ended end_one_shot(node& t) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_relaxed);
     constexpr std::uint64_t flags = (std::uint64_t{1} << hybrid_word::flag_bits) - 1;
-    return (w & flags) == 0 && w != 0 && swap(word, w, w | hybrid_word::stopped);
+    const bool armed = (w & flags) == 0 && w != 0;
+    if (!armed && !hybrid_word::keeps(w)) return ended::unusual;
+    if (!swap(word, w, hybrid_word::stopped_at(w, false))) return ended::unusual;
+    return armed ? ended::was_armed : ended::was_stopped;
   }
 
   /// Returns true if it was armed: it will not fire.
@@ -241,6 +247,18 @@ class hybrid_timers {
     const disarmed was = disarm(t);
     if (was == disarmed::yes) Policy::release(t);
     return was != disarmed::no;
+  }
+  /// The same, for a timer that may be started again soon: it keeps its reference. The caller has
+  /// one as well, and calls give_up() before it drops that.
+  static bool stop_keeping(node& t) noexcept { return disarm(t, true) != disarmed::no; }
+  /// True if the timer was stopped and had kept its reference: it is the caller's now.
+  static bool give_up(node& t) noexcept {
+    auto& word = Policy::word(t);
+    std::uint64_t w = word.load(std::memory_order_relaxed);
+    while (hybrid_word::keeps(w)) {
+      if (swap(word, w, hybrid_word::stopped_at(w, false))) return true;
+    }
+    return false;
   }
 
   /// Arms it for another time, whether it was armed or not; a new entry is made in these timers.
@@ -284,9 +302,11 @@ class hybrid_timers {
           !(idle && mutated(hybrid_mutant::reuses_any_entry))) {
         return change::needs_entry;
       }
-      if (idle) Policy::acquire(t);
+      const bool needs_reference =
+          idle && (!hybrid_word::keeps(w) || mutated(hybrid_mutant::takes_another));
+      if (needs_reference) Policy::acquire(t);
       if (!swap(word, w, hybrid_word::of(when, 0))) {
-        if (idle) Policy::release(t);
+        if (needs_reference) Policy::release(t);
         continue;
       }
       if (may_be_late(t, tag, time, when)) [[unlikely]] {
@@ -304,9 +324,8 @@ class hybrid_timers {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);
     for (;;) {
-      if ((w & (hybrid_word::entering | hybrid_word::periodic)) != hybrid_word::periodic) {
-        return change::needs_entry;
-      }
+      constexpr std::uint64_t flags = (std::uint64_t{1} << hybrid_word::flag_bits) - 1;
+      if ((w & flags) != hybrid_word::periodic) return change::needs_entry;
       if (Policy::period(t) != period && !mutated(hybrid_mutant::keeps_period)) {
         return change::needs_entry;
       }
@@ -337,9 +356,10 @@ class hybrid_timers {
   // ---- with the lock ----
 
   /// Disarms and takes out what is due, in order: at most `most` timers, in at most `steps` steps
-  /// of the wheel, which are counted down. Periodic ones are armed for their next time.
-  std::size_t collect(std::int64_t now, fired_timer* out, std::size_t most,
-                      unsigned& steps) noexcept {
+  /// of the wheel, which are counted down. Periodic ones are armed for their next time. `out` gets
+  /// {timer, when} of each, with a reference for its firing.
+  template <class Fired>
+  std::size_t collect(std::int64_t now, Fired* out, std::size_t most, unsigned& steps) noexcept {
     std::size_t n = 0;
     now = std::min(now, hybrid_word::latest - 1);
     wheel_.advance(now);
@@ -391,8 +411,9 @@ class hybrid_timers {
     std::size_t n = 0;
     wheel_.clear([&](std::uint32_t id, std::uint32_t token) {
       node& t = nodes_.at(id);
-      if (!take_off(t, token)) return;
-      ++n;
+      const taken_off was = take_off(t, token);
+      if (was == taken_off::nothing) return;
+      if (was == taken_off::armed) ++n;
       Policy::release_locked(*this, t);
     });
     publish();
@@ -481,8 +502,13 @@ class hybrid_timers {
   }
 
   /// The entry of a stopped timer is about to be dropped. Returns false if the word has changed.
-  static bool forget_entry(node& t, std::uint64_t& w) noexcept {
-    return mutated(hybrid_mutant::drops_in_silence) || swap(Policy::word(t), w, 0);
+  bool forget_entry(node& t, std::uint64_t& w) noexcept {
+    if (mutated(hybrid_mutant::drops_in_silence)) return true;
+    if (!swap(Policy::word(t), w, 0)) return false;
+    if (hybrid_word::keeps(w) && !mutated(hybrid_mutant::forgets_what_is_kept)) {
+      Policy::release_locked(*this, t);
+    }
+    return true;
   }
 
   /// A reset that needs a new entry.
@@ -502,7 +528,7 @@ class hybrid_timers {
           break;
         }
       }
-      if (!was_armed) Policy::acquire(t);
+      if (!was_armed && !hybrid_word::keeps(w)) Policy::acquire(t);
       if (period > 0) Policy::period(t) = period;
       const std::uint32_t token = next_token(t);
       const bool was_late = hybrid_word::time(w) != 0 && period <= 0;
@@ -693,16 +719,23 @@ class hybrid_timers {
     return 0;
   }
 
-  /// Disarms a timer whose entry is being dropped. Returns false if the entry is stale.
-  static bool take_off(node& t, std::uint32_t token) noexcept {
+  /// Disarms a timer whose entry is being dropped. The caller has the reference for being armed
+  /// then, unless there was nothing to take off: the entry is stale, or the timer was stopped and
+  /// has no such reference.
+  enum class taken_off : std::uint8_t { nothing, armed, kept };
+  static taken_off take_off(node& t, std::uint32_t token) noexcept {
     auto& word = Policy::word(t);
     std::uint64_t w = word.load(std::memory_order_acquire);
     for (;;) {
-      if (w == 0 || (w & hybrid_word::entering) != 0) return false;
-      if (hybrid_tag::token(Policy::tag(t).load(std::memory_order_relaxed)) != token) return false;
+      if (w == 0 || (w & hybrid_word::entering) != 0) return taken_off::nothing;
+      if (hybrid_tag::token(Policy::tag(t).load(std::memory_order_relaxed)) != token) {
+        return taken_off::nothing;
+      }
       const bool armed = (w & hybrid_word::stopped) == 0;
+      const bool kept = hybrid_word::keeps(w);
       if (mutated(hybrid_mutant::ends_what_it_saw)) word.store(0, std::memory_order_release);
-      if (mutated(hybrid_mutant::ends_what_it_saw) || swap(word, w, 0)) return armed;
+      if (!mutated(hybrid_mutant::ends_what_it_saw) && !swap(word, w, 0)) continue;
+      return armed ? taken_off::armed : kept ? taken_off::kept : taken_off::nothing;
     }
   }
 

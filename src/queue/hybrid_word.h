@@ -2,6 +2,8 @@
 //
 //   word     63 ................................. 3   2         1          0
 //            when it is due                           stopped   periodic   entering
+//                                                               or, with
+//                                                               stopped: kept
 //
 //   tag      31 ............... 14  13 ........... 0
 //            hint: where its entry  token of its
@@ -24,6 +26,8 @@ namespace hybrid_word {
 inline constexpr std::uint64_t entering = 1;
 inline constexpr std::uint64_t periodic = 2;
 inline constexpr std::uint64_t stopped = 4;
+/// With stopped: the reference for being armed was not dropped.
+inline constexpr std::uint64_t kept = periodic;
 inline constexpr unsigned flag_bits = 3;
 /// 61 bits of nanoseconds are 73 years.
 inline constexpr std::int64_t latest = (std::int64_t{1} << 61) - 1;
@@ -39,6 +43,14 @@ constexpr std::int64_t time(std::uint64_t word) noexcept {
 /// When it is due; 0 if it is not armed.
 constexpr std::int64_t due(std::uint64_t word) noexcept {
   return (word & stopped) != 0 ? 0 : time(word);
+}
+/// Whether it is stopped and has the reference for being armed.
+constexpr bool keeps(std::uint64_t word) noexcept {
+  return (word & (stopped | kept)) == (stopped | kept);
+}
+/// Stopped, with the same entry.
+constexpr std::uint64_t stopped_at(std::uint64_t word, bool keep) noexcept {
+  return (word & ~periodic) | stopped | (keep ? kept : 0);
 }
 
 }  // namespace hybrid_word

@@ -63,6 +63,26 @@ void live_scheduler::timer_fired(std::int64_t when, std::int64_t now) noexcept {
   }
 }
 
+/// What they make ready is collected and queued at once. Until then no other worker can take it:
+/// that is the time of a batch, a few microseconds.
+void live_scheduler::fire_all(std::span<const firing> due, std::int64_t now) noexcept {
+  worker* const w = worker_with_processor();
+  if (w == nullptr) return engine_host::fire_all(due, now);
+  processor& p = *w->held;
+  ready_list found;
+  {
+    const onto_list collect(this, found);
+    for (const firing& f : due) {
+      p.lateness.record(now - f.when);
+      if (traces()) [[unlikely]]
+        trace_fired(*f.timer, f.when);
+      fire(f, now);
+    }
+  }
+  p.timers_fired.add(due.size());
+  push_local(p, found);
+}
+
 void live_scheduler::job_started(job& j) {
   refuse_if_lost();
   jobs_.add(j);

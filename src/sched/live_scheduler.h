@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -132,6 +133,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   bool sleeps_past(std::int64_t when) const noexcept override { return poll_.until() > when; }
   unsigned firing_room() noexcept override;
   void timer_fired(std::int64_t when, std::int64_t now) noexcept override;
+  void fire_all(std::span<const firing> due, std::int64_t now) noexcept override;
 
   void trace_fired(const timer_node& t, std::int64_t when) noexcept override;
 
@@ -226,6 +228,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   // ready.cc
   worker* worker_with_processor() noexcept;
   void push_local(processor& p, runnable& r) noexcept;
+  void push_local(processor& p, ready_list& list) noexcept;
   void push_global(ready_list&& list) noexcept;
   void inject(ready_list&& list) noexcept;
   void wake_processor() noexcept;

@@ -19,7 +19,7 @@ worker* live_scheduler::worker_with_processor() noexcept {
 }
 
 void live_scheduler::ready(runnable& r) noexcept {
-  if (this_thread.polls_for == this) return this_thread.found->push_back(r);
+  if (this_thread.collects_for == this) return this_thread.found->push_back(r);
   if (worker* w = worker_with_processor()) {
     push_local(*w->held, r);
     if (!w->held->firing.load(std::memory_order_relaxed)) wake_processor();
@@ -44,7 +44,7 @@ void live_scheduler::ready(runnable& r) noexcept {
 /// a wake-up per hand-over would cost a hundred times the hand-over. If the caller does not
 /// suspend, the monitor wakes a worker.
 void live_scheduler::ready_next(runnable& r) noexcept {
-  if (this_thread.polls_for == this) return this_thread.found->push_back(r);
+  if (this_thread.collects_for == this) return this_thread.found->push_back(r);
   worker* w = worker_with_processor();
   // What a timer makes ready keeps its place behind what an earlier timer did.
   if (w == nullptr || w->held->firing.load(std::memory_order_relaxed)) return ready(r);
@@ -75,6 +75,18 @@ void live_scheduler::push_local(processor& p, runnable& r) noexcept {
     p.watched_place = place;
     p.watched_since = cheap_now();
   }
+}
+
+void live_scheduler::push_local(processor& p, ready_list& list) noexcept {
+  // The first place of those that are measured, if it is among these.
+  const std::uint32_t begin = p.queue.next_place();
+  const std::uint32_t place = (begin + places_per_watch - 1) / places_per_watch * places_per_watch;
+  p.queue.push_all(list);
+  if (place - begin < p.queue.next_place() - begin && p.watched_since == 0) {
+    p.watched_place = place;
+    p.watched_since = cheap_now();
+  }
+  while (runnable* r = list.pop_front()) push_local(p, *r);  // there was no room
 }
 
 void live_scheduler::push_global(ready_list&& list) noexcept {

@@ -12,7 +12,7 @@
 /// that other workers may steal half of, and a slot for the one that runs next.
 ///
 /// Ground rules
-///  - push, push_next, take, take_next and spill belong to the worker that holds the processor.
+///  - push, push_all, push_next, take, take_next and spill belong to the worker that holds the processor.
 ///  - steal_half may be called by any worker, into the queue of its own processor.
 ///  - `tail_` is written by the owner alone; its release publishes the slot written before it.
 ///  - `head_` is moved by compare-and-swap, by the owner and by thieves. The thread that moves it
@@ -33,6 +33,17 @@ class run_queue {
     slots_[tail % capacity].store(&r, std::memory_order_relaxed);
     tail_.store(tail + 1, std::memory_order_release);
     return true;
+  }
+
+  /// Appends from the front of the list as many as there is room for.
+  void push_all(ready_list& list) noexcept {
+    const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
+    const std::uint32_t room = capacity - (tail - head_.load(std::memory_order_acquire));
+    std::uint32_t n = 0;
+    for (; n < room && !list.empty(); ++n) {
+      slots_[(tail + n) % capacity].store(list.pop_front(), std::memory_order_relaxed);
+    }
+    tail_.store(tail + n, std::memory_order_release);
   }
 
   /// Puts r into the slot that runs next and returns what was there, if anything was.

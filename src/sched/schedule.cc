@@ -335,7 +335,7 @@ runnable* live_scheduler::poll_without_blocking(worker& w) noexcept {
   ready_list found = poller_.poll(0);
   poll_.looked(cheap_now());
   runnable* first = found.pop_front();
-  while (runnable* r = found.pop_front()) push_local(*w.held, *r);
+  push_local(*w.held, found);
   return first;
 }
 
@@ -388,7 +388,7 @@ runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   w.held->wakeups.add();
   runnable* first = found.pop_front();
   if (first != nullptr) {
-    while (runnable* r = found.pop_front()) push_local(*w.held, *r);
+    push_local(*w.held, found);
     if (!w.held->queue.empty()) wake_processor();
     return first;
   }

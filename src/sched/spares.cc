@@ -67,7 +67,7 @@ runnable* live_scheduler::rescue(processor& p) noexcept {
     }
     if (!new_tasks.empty()) push_global(std::move(new_tasks));
     rescued = under_way.pop_front();
-    while (runnable* r = under_way.pop_front()) push_local(p, *r);
+    push_local(p, under_way);
   });
   return rescued;
 }

@@ -297,6 +297,7 @@ void detach_function(timer_node& t) noexcept {
   clockwork& of = clockwork::of(t);
   // It may have been started again while the runtime ended: nothing else takes it off its queue.
   if (of.closing()) of.stop(t);
+  if (of.its_engine().give_up(t)) of.release(t);
   of.release(t);
 }
 

@@ -7,7 +7,7 @@
 // No operation is made on a freed timer. (Its word and its tag may be read: that is their purpose.)
 // When all threads have finished:
 //   wheels         are in order, and report the first entry
-//   references     are one for the handle and one for being armed
+//   references     are one for the handle and one for being armed, or for having been
 //   answers        what stop and reset returned and what fired is linearizable (history.h)
 //   oversleeping   a poller that went to sleep was woken, or nothing is due before it wakes
 //   relying        the same as soon as a start has returned that made an entry, wherever other
@@ -116,9 +116,11 @@ struct hybrid_policy {
 
 enum class hybrid_action {
   stop,
+  stop_keeping,
   reset,
   reset_alone,
   drop,
+  detach,
   start,
   check,
   sweep,
@@ -142,6 +144,7 @@ struct hybrid_setup {
   std::int64_t when = 0;
   std::int64_t period = 0;
   bool stopped = false;
+  bool kept = false;  ///< and has kept its reference
   std::size_t on = 0;
   bool freed = false;    ///< and its handle was destroyed: the node can be reused
   bool precise = false;  ///< its entry comes up 20 hours before it is due
@@ -154,15 +157,15 @@ struct hybrid_scenario {
 };
 
 inline std::string to_text(const hybrid_scenario& s) {
-  static constexpr const char* names[] = {"stop",  "reset", "reset_alone", "drop",
-                                          "start", "check", "sweep",       "move",
-                                          "look",  "sleep", "end"};
+  static constexpr const char* names[] = {"stop",   "stop_keeping", "reset", "reset_alone", "drop",
+                                          "detach", "start",        "check", "sweep",       "move",
+                                          "look",   "sleep",        "end"};
   std::string text;
   for (const auto& t : s.timers) {
     text += std::to_string(t.key);
     if (t.when != 0) text += ">" + std::to_string(t.when);
     if (t.period != 0) text += "/" + std::to_string(t.period);
-    if (t.stopped) text += "x";
+    if (t.stopped) text += t.kept ? "X" : "x";
     if (t.freed) text += "-";
     if (t.blank) text += "0";
     if (t.precise) text += "!";
@@ -213,7 +216,7 @@ class hybrid_world final : public program, public watcher {
       ++t.references;
       wheels_[how.on]->start(t, how.key * hour, how.period * hour);
       if (how.when != 0) wheels_[how.on]->reset(t, how.when * hour, how.period * hour);
-      if (how.stopped) timers::stop(t);
+      if (how.stopped) how.kept ? timers::stop_keeping(t) : timers::stop(t);
       if (how.freed) {
         t.dropped = true;
         released(&t);
@@ -292,6 +295,10 @@ class hybrid_world final : public program, public watcher {
         const bool answer = timers::stop(t);
         return record(t, event::stop, {}, answer);
       }
+      case hybrid_action::stop_keeping: {
+        const bool answer = timers::stop_keeping(t);
+        return record(t, event::stop, {}, answer);
+      }
       case hybrid_action::reset: {
         const arming with{true, o.when * hour, o.period * hour, 0};
         const bool answer = wheels_[o.own]->reset(t, with.when, with.period);
@@ -304,10 +311,20 @@ class hybrid_world final : public program, public watcher {
         return record(t, event::mod, with, answer);
       }
       case hybrid_action::drop: {  // as a handle is destroyed: fast or slow path
-        const bool at_once = timers::disarm_one_shot(t);
-        if (at_once) released(&t);
-        const bool answer = at_once || timers::stop(t);
+        const auto at_once = timers::end_one_shot(t);
+        bool answer = at_once == timers::ended::was_armed;
+        if (at_once != timers::ended::unusual) {
+          released(&t);
+        } else {
+          answer = timers::stop(t);
+          if (!answer && timers::give_up(t)) released(&t);
+        }
         record(t, event::stop, {}, answer);
+        t.dropped = true;
+        return released(&t);
+      }
+      case hybrid_action::detach: {
+        if (timers::give_up(t)) released(&t);
         t.dropped = true;
         return released(&t);
       }
@@ -364,7 +381,10 @@ class hybrid_world final : public program, public watcher {
   }
 
   void check(timers& w, std::int64_t at, bool draining) {
-    typename timers::fired_timer batch[8];
+    struct {
+      hybrid_node* timer;
+      std::int64_t when;
+    } batch[8];
     unsigned steps = 1000;
     std::size_t n = 0;
     bool earlier = false;
@@ -442,7 +462,8 @@ class hybrid_world final : public program, public watcher {
       explorer_.fail("entering", name(t) + " is left as being entered");
     }
     const arming end = armed(t);
-    const int expected = (t.dropped ? 0 : 1) + (end.pending ? 1 : 0);
+    const bool kept = detail::hybrid_word::keeps(t.word.peek());
+    const int expected = (t.dropped ? 0 : 1) + (end.pending || kept ? 1 : 0);
     if (t.references != expected) {
       explorer_.fail("references", name(t) + " has " + std::to_string(t.references) +
                                        " references and should have " + std::to_string(expected));
@@ -491,8 +512,10 @@ class hybrid_world final : public program, public watcher {
 
   static arming armed(const hybrid_node& t) {
     const std::uint64_t w = t.word.peek();
-    return {detail::hybrid_word::due(w) != 0, detail::hybrid_word::due(w),
-            (w & detail::hybrid_word::periodic) != 0 ? t.period : 0, 0};
+    return {
+        detail::hybrid_word::due(w) != 0, detail::hybrid_word::due(w),
+        detail::hybrid_word::due(w) != 0 && (w & detail::hybrid_word::periodic) != 0 ? t.period : 0,
+        0};
   }
 
   [[nodiscard]] bool has_sleeper() const {

@@ -71,6 +71,22 @@ class owner_and_thief : public run_queue_scene<> {
   }
 };
 
+class owner_with_a_batch_and_thief : public run_queue_scene<> {
+ public:
+  void run(std::size_t i) override {
+    if (i == 0) {
+      detail::ready_list batch;
+      batch.push_back(make());
+      batch.push_back(make());
+      queue_.push_all(batch);
+      took(queue_.take());
+    } else {
+      took(thief_.steal_half(queue_, false));
+      took(thief_.take());
+    }
+  }
+};
+
 class two_thieves : public run_queue_scene<3> {
  public:
   void run(std::size_t i) override {
@@ -193,6 +209,7 @@ class poll_and_break : public scene_of<1 + Breakers> {
 std::vector<scene_kind> queue_scenes() {
   return {
       kind<owner_and_thief>("run_queue, owner and thief", 3),
+      kind<owner_with_a_batch_and_thief>("run_queue, a batch and a thief", 3),
       kind<two_thieves>("run_queue, two thieves", 2, 1),
       kind<next_in_turn>("run_queue, what runs next", 3),
       kind<second_hand>("run_queue, second hand", 3),
