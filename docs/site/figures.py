@@ -77,8 +77,8 @@ def ratio(value):
 def table(report):
     lines = ["| | verge | best other | |", "|---|---:|---:|---:|"]
     for name, *at in ROWS:
-        ours, best, who, times = report.compared(*at)
-        lines.append(f"| {name} | {amount(ours, at[3])} | {amount(best, at[3])} {who} | {ratio(times)} |")
+        ours, best, best_one, times = report.compared(*at)
+        lines.append(f"| {name} | {amount(ours, at[3])} | {amount(best, at[3])} {best_one} | {ratio(times)} |")
     return lines
 
 
@@ -92,9 +92,9 @@ def summary(report):
 
 def median(report):
     at = ("lateness_idle", 0, 1, "late_p50_us")
-    ours, best, who, _ = report.compared(*at)
+    ours, best, best_one, _ = report.compared(*at)
     precise = report.figures[(*at, "verge/precise")]
-    return (f"At the median timers are {ours:.0f} us late, {best:.0f} with {who}, and {precise:.1f} where `precise` is "
+    return (f"At the median timers are {ours:.0f} us late, {best:.0f} with {best_one}, and {precise:.1f} where `precise` is "
             "asked for.")
 
 

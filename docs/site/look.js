@@ -31,7 +31,7 @@ const contrast = (a, b) => {
   return (x + 0.05) / (y + 0.05);
 };
 
-// A reader with a screen and a taste, who has chosen no theme yet.
+// A reader with a screen and a taste, and no theme chosen yet.
 async function reader(browser, width, theme, motion) {
   const context = await browser.createBrowserContext();
   const page = await context.newPage();

@@ -1,6 +1,6 @@
-// Schedules by the calendar, as cron has them, in local time. Timers go by a monotonic clock, which is
-// never set; so the wall clock is looked at again at least every minute, and a clock that is set, or
-// a day of 23 or 25 hours, moves the next call and never repeats one.
+// Schedules by the calendar, as cron has them, in local time. Timers go by a monotonic clock, which
+// is never set; so the wall clock is looked at again at least every minute, and a clock that is
+// set, or a day of 23 or 25 hours, moves the next call and never repeats one.
 
 #include <time.h>  // localtime_r: not in <ctime>
 
@@ -46,9 +46,9 @@ class cron {
     if (fields_[4][7]) fields_[4].set(0);  // Sunday is 0 and 7
   }
 
-  // The next moment of the schedule after `t`. Where the hour is *, every hour counts. Else a local time
-  // counts once a day: one that the clocks skip is due when they have, and one that comes twice, the
-  // first time.
+  // The next moment of the schedule after `t`. Where the hour is *, every hour counts. Else a local
+  // time counts once a day: one that the clocks skip is due when they have, and one that comes
+  // twice, the first time.
   wall_time operator()(wall_time t) const {
     time_t at = std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::minutes>(t));
     const time_t end = at + 8 * 366 * 86'400;  // February 29 comes within eight years
@@ -110,8 +110,8 @@ class cron {
     };
     const int minute = now.tm_hour * 60 + now.tm_min;
     if (any_[1]) return matches(minute);
-    // The clocks may have been moved: back within the last hours, so that they show this time again,
-    // or forward in this minute.
+    // The clocks may have been moved: back within the last hours, so that they show this time
+    // again, or forward in this minute.
     const long back = local(at - 3 * 3600).tm_gmtoff - now.tm_gmtoff;
     if (back > 0 && local(at - back).tm_hour == now.tm_hour &&
         local(at - back).tm_min == now.tm_min)

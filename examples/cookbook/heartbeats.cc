@@ -104,7 +104,7 @@ int main() {
   detector.heard_of("b");
   sim.run_for(1s);
 
-  // What is called may use the detector, and a mutex that those who call it hold.
+  // What is called may use the detector, and a mutex that its callers hold.
   std::mutex mutex;
   int seen = 0;
   failure_detector* self = nullptr;

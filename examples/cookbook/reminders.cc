@@ -1,5 +1,5 @@
-// Unpaid orders, each reminded after three minutes unless it is paid: a unit test of a thousand takes
-// milliseconds, of a million about a second.
+// Unpaid orders, each reminded after three minutes unless it is paid: a unit test of a thousand
+// takes milliseconds, of a million about a second.
 
 #include <chrono>
 #include <cstdio>

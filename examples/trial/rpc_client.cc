@@ -1,5 +1,6 @@
-// What a reader of the site writes: a client that sends a line to the first server, to the next one too
-// if there is no answer within 20 ms, and prints what comes first; three attempts, two seconds in all.
+// What a reader of the site writes: a client that sends a line to the first server, to the next one
+// too if there is no answer within 20 ms, and prints what comes first; three attempts, two seconds
+// in all.
 //
 //   rpc_client REQUEST SERVER..      such as: rpc_client hello 127.0.0.1:7001 127.0.0.1:7002
 

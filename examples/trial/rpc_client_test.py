@@ -49,7 +49,7 @@ def main():
     # The first is silent: the second is asked as well.
     assert ask(silent, fast)[:2] == (0, "answered: hello\n")
     assert len(asked_silent) >= 1 and len(asked_fast) == 2, (len(asked_silent), len(asked_fast))
-    # Nobody answers: the deadline ends it, after two seconds and not before.
+    # No server answers: the deadline ends it, after two seconds and not before.
     before = len(asked_silent)
     code, out, took = ask(silent)
     assert (code, out) == (1, "") and took >= 2 and len(asked_silent) == before + 1, (code, out, took)

@@ -12,7 +12,8 @@
 /// that other workers may steal half of, and a slot for the one that runs next.
 ///
 /// Ground rules
-///  - push, push_all, push_next, take, take_next and spill belong to the worker that holds the processor.
+///  - push, push_all, push_next, take, take_next and spill belong to the worker that holds the
+///    processor.
 ///  - steal_half may be called by any worker, into the queue of its own processor.
 ///  - `tail_` is written by the owner alone; its release publishes the slot written before it.
 ///  - `head_` is moved by compare-and-swap, by the owner and by thieves. The thread that moves it
