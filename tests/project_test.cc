@@ -94,6 +94,24 @@ TEST(sources, keep_to_a_hundred_columns) {
     }
 }
 
+// Everything that the library has to say goes through one handler (verge/log.h).
+TEST(sources, of_the_library_print_nothing_but_through_the_log) {
+  const std::regex prints(R"(.*(\bstderr\b|\bstdout\b|std::c(err|out|log)\b|STD(ERR|OUT)_FILENO)"
+                          R"(|\bperror\(|\bf?puts\(|\bv?f?printf\(|\bsyslog\().*)");
+  for (const char* folder : {"src", "include"}) {
+    for (const auto& file : sources_in(root / folder)) {
+      if (file == root / "src/base/log.cc") continue;
+      int number = 0;
+      for (std::string line : read_lines(file)) {
+        ++number;
+        line.resize(std::min(line.find("//"), line.size()));
+        EXPECT_FALSE(std::regex_match(line, prints))
+            << file.string() << ':' << number << ": " << line;
+      }
+    }
+  }
+}
+
 // What they declare is exported, and what they include keeps its visibility.
 TEST(public_headers, make_what_they_declare_visible_and_nothing_else) {
   for (const auto& header : public_headers()) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -88,6 +89,9 @@ struct runtime_options {
   /// Receives exceptions from callbacks and detached tasks, on the thread where they were thrown.
   /// The default prints the exception and terminates the program.
   std::function<void(std::exception_ptr)> on_exception{};
+  /// What its threads are called in top and gdb: NAME/w0, NAME/monitor. It is cut off after seven
+  /// characters.
+  std::string name{"verge"};
   /// A callback, or a turn of a task, that holds its processor for longer than this is a stall
   /// (verge/stall.h); 0 for none. It is found within some 10 ms.
   std::chrono::nanoseconds stall_after{std::chrono::milliseconds{100}};
@@ -126,6 +130,15 @@ struct processor_stats {
   duration_histogram turns;
   /// How long what is ready waits in a queue until it runs: a sample.
   duration_histogram ready_waits;
+};
+
+/// The timers of one label that were made in one place.
+struct label_stats {
+  std::string label;  ///< timer_options::label; empty if there is none
+  /// Where they were made, "shop.cc:42 shop::remind"; or what they are, "deadline of a descriptor".
+  std::string place;
+  std::uint64_t pending{0};  ///< about so many: of a sample, and with the default engine only
+  std::uint64_t fired{0};    ///< since the runtime was created
 };
 
 /// What limits the default number of processors, as found when the runtime was created.
@@ -171,6 +184,9 @@ struct runtime_stats {
   std::chrono::nanoseconds precise_waits{0};
   /// By how much such a thread wakes earlier than the timer at present.
   std::chrono::nanoseconds precise_lead{0};
+  /// Timers by label and place: a hundred of them at most, those first that there were first in the
+  /// process, and then one for all others.
+  std::vector<label_stats> labels;
   bool realtime{false};   ///< a thread has got the priority of runtime_options::realtime
   int realtime_error{0};  ///< the errno with which the system refused it; 0 if it did not
 };
@@ -236,6 +252,10 @@ class runtime {
 /// std::logic_error at once, and so does joining a task that had not ended. Destroying the runtime
 /// does nothing.
 runtime& default_runtime();
+
+/// How the default runtime is made, when it is first used: `on_stall`, for instance. Call it in
+/// main(), before the first timer or task. Throws std::logic_error if that is too late.
+void set_default_runtime_options(runtime_options options);
 
 /// Calls f, which is known to block (a disk read, a lock held for long), while another thread runs
 /// the processor's tasks. On a thread that is not a worker it only calls f.
