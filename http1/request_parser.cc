@@ -207,13 +207,21 @@ request_parser::progress request_parser::feed(std::string_view received) {
 
 void request_parser::next() noexcept {
   engine_.reset();
-  std::string().swap(request_.head_);
-  std::string().swap(request_.body_);
-  std::string().swap(chunk_lines_);
+  discard(request_.head_);
+  discard(request_.body_);
+  discard(chunk_lines_);
   if (share_ != nullptr) share_->hold(memory_share::request, 0);
   request_.host_ = {};
   line_bytes_ = 0;
   stage_ = stage::between;
+}
+
+void request_parser::discard(std::string& buffer) const noexcept {
+  if (buffer.capacity() <= limits_.keep_bytes) {
+    buffer.clear();
+  } else {
+    std::string().swap(buffer);
+  }
 }
 
 void request_parser::refuse(int status, std::string_view reason) noexcept {

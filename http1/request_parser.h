@@ -37,6 +37,7 @@ struct limits {
   std::size_t header_bytes{8 << 10};  ///< request line and headers; the same again for trailers
   std::size_t headers{100};           ///< how many
   std::size_t body_bytes{1 << 20};
+  std::size_t keep_bytes{0};  ///< a buffer of at most this size is kept for the next request
 };
 
 enum class step : std::uint8_t {
@@ -66,7 +67,7 @@ class request_parser {
 
   /// The request, once it is complete. Its headers can already be read with expects_continue.
   const request& current() const noexcept { return request_; }
-  /// Discards the complete request, and frees its memory.
+  /// Discards the complete request, and frees its memory, unless it is small and is to be kept.
   void next() noexcept;
 
   /// Returns whether an incomplete request has begun. Empty lines do not begin a request.
@@ -91,6 +92,7 @@ class request_parser {
   bool read_target();
   bool add_body(std::string_view piece);
   bool append(std::string& to, std::string_view piece, std::size_t most);
+  void discard(std::string& buffer) const noexcept;
   void refuse(int status, std::string_view reason) noexcept;
 
   const limits& limits_;

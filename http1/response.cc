@@ -88,7 +88,7 @@ connection connection_after(const request& r, bool may_stay) noexcept {
   return r.version() >= 11 ? connection::stays : connection::stays_and_says_so;
 }
 
-void write_head(std::string& to, const response& r, connection c) {
+void write_head(std::string& to, const response& r, connection c, std::string_view more) {
   std::array<char, 20> length;
   const auto end = std::to_chars(length.data(), length.data() + length.size(), r.body.size()).ptr;
   to.append("HTTP/1.1 ").append(status_text(r.status));
@@ -97,7 +97,7 @@ void write_head(std::string& to, const response& r, connection c) {
   to.append("\r\nContent-Length: ").append(length.data(), end);
   if (c == connection::closes) to.append("\r\nConnection: close");
   if (c == connection::stays_and_says_so) to.append("\r\nConnection: keep-alive");
-  to.append("\r\n").append(r.headers).append("\r\n");
+  to.append("\r\n").append(r.headers).append(more).append("\r\n");
 }
 
 }  // namespace http

@@ -24,7 +24,8 @@ response error_response(int status, std::string_view reason = {});
 enum class connection { closes, stays, stays_and_says_so };
 connection connection_after(const request& r, bool may_stay) noexcept;
 
-/// Appends the head of a response, up to where its body begins.
-void write_head(std::string& to, const response& r, connection c);
+/// Appends the head of a response, up to where its body begins. `more` are headers that a server
+/// sends with every response.
+void write_head(std::string& to, const response& r, connection c, std::string_view more = {});
 
 }  // namespace http

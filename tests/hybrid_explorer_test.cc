@@ -14,10 +14,10 @@ namespace {
 using enum hybrid_action;
 using scenarios = std::vector<hybrid_scenario>;
 
-template <hybrid_mutant Mutation = hybrid_mutant::none>
+template <hybrid_mutant Mutation = hybrid_mutant::none, std::size_t Many = 0>
 exploration explore_hybrid(const char* what, const scenarios& list, int preemptions) {
-  return explore_each<hybrid_world<Mutation>>(what, list, preemptions,
-                                              [](const auto& s) { return to_text(s); });
+  return explore_each<hybrid_world<Mutation, Many>>(what, list, preemptions,
+                                                    [](const auto& s) { return to_text(s); });
 }
 
 /// The states of timer 0.
@@ -113,6 +113,77 @@ scenarios rows() {
   return list;
 }
 
+/// Times that differ by less than the resolution of a hint, around what is due now, around a key,
+/// and around the next hint.
+scenarios fractions() {
+  scenarios list;
+  constexpr double bit = 1.0 / 16;
+  std::vector<hybrid_op> ops = wheel_ops();
+  for (const double when : {100 - bit, 100 + bit, 149 + bit, 150 - bit, 150 + bit, 151 - bit}) {
+    ops.push_back({reset, 0, when});
+  }
+  ops.push_back({stop_keeping});
+  ops.push_back({reset, 0, 150 - bit, 0, 1});
+  ops.push_back({reset, 0, 100 + bit, 40});
+  for (const auto& start :
+       {hybrid_setup{.key = 150 + 2 * bit}, hybrid_setup{.key = 100 + bit},
+        hybrid_setup{.key = 100 - bit}, hybrid_setup{.key = 99, .when = 100 + bit},
+        hybrid_setup{.key = 149 + bit, .when = 150 + bit},
+        hybrid_setup{.key = 150 + bit, .stopped = true, .kept = true},
+        hybrid_setup{.key = 100 - bit, .period = 1}}) {
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      for (std::size_t j = i; j < ops.size(); ++j) {
+        list.push_back({{start}, {{ops[i]}, {ops[j]}}});
+        list.push_back({{start}, {{{sleep}}, {ops[i]}, {ops[j]}}});
+      }
+      for (const auto& b : ops) list.push_back({{start}, {{{check}, b}, {ops[i]}}});
+    }
+  }
+  // The poller of a scenario looks at wheel 0.
+  std::erase_if(list, [](const hybrid_scenario& s) {
+    bool elsewhere = false;
+    for (const auto& of : s.threads) {
+      elsewhere = elsewhere || of.front().own != 0 || of.front().what == hybrid_action::move;
+    }
+    return elsewhere && s.threads.front().front().what == hybrid_action::sleep;
+  });
+  return list;
+}
+
+/// A timer whose tokens begin anew, and checks that run out of steps.
+scenarios limits() {
+  scenarios list;
+  const auto all = joined(handle_ops(), wheel_ops());
+  for (auto start : starts()) {
+    start.wraps = true;
+    for (const auto& a : all) {
+      for (const auto& b : all) list.push_back({{start}, {{{reset, 0, 140}, a}, {b}}});
+    }
+  }
+  for (const auto& start : starts()) {
+    for (const auto& a : all) {
+      list.push_back({{start, {.key = 150}, {.key = 85}}, {{{check}}, {a}}, 1});
+      for (const auto& b : handle_ops()) list.push_back({{start}, {{{check}}, {a}, {b}}, 1});
+    }
+  }
+  return list;
+}
+
+/// Four threads.
+scenarios crowds() {
+  scenarios list;
+  const std::vector<hybrid_op> ops{{stop_keeping}, {reset, 0, 85}, {reset, 0, 140}, {reset, 0, 300},
+                                   {check},        {sweep},        {move}};
+  for (const auto& start : starts()) {
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      for (std::size_t j = i; j < ops.size(); ++j) {
+        list.push_back({{start}, {{{check}}, {{reset, 0, 85}}, {ops[i]}, {ops[j]}}});
+      }
+    }
+  }
+  return list;
+}
+
 /// The handle is destroyed during any other operation.
 scenarios drops() {
   scenarios list;
@@ -177,7 +248,7 @@ scenarios companies() {
 scenarios tickers() {
   scenarios list;
   std::vector<hybrid_op> resets;
-  for (const std::int64_t when : {50, 85, 120, 140, 300}) {
+  for (const double when : {50, 85, 120, 140, 300}) {
     resets.push_back({reset_alone, 0, when, 40});
   }
   resets.push_back({reset_alone, 0, 120, 70});
@@ -279,8 +350,8 @@ scenarios sleepers_of_two() {
   scenarios list;
   const hybrid_setup blank{.key = 90, .stopped = true, .freed = true, .blank = true};
   const hybrid_setup left{.key = 300, .stopped = true, .freed = true};
-  for (const std::int64_t first : {120, 150, 170}) {
-    for (const std::int64_t second : {120, 150, 170}) {
+  for (const double first : {120, 150, 170}) {
+    for (const double second : {120, 150, 170}) {
       for (const auto& setup : {blank, left}) {
         list.push_back(
             {{setup, setup},
@@ -314,6 +385,30 @@ TEST_F(every_hybrid_schedule, of_a_stop_that_keeps_nothing_is_right) {
 
 TEST_F(every_hybrid_schedule, of_two_operations_in_a_row_is_right) {
   is_right("rows", rows(), 3, 11);
+}
+
+TEST_F(every_hybrid_schedule, of_times_that_a_hint_does_not_tell_apart_is_right) {
+  is_right("fractions", fractions(), 3, 11);
+}
+
+TEST_F(every_hybrid_schedule, in_which_tokens_begin_anew_or_steps_run_out_is_right) {
+  is_right("limits", limits(), 2, 11);
+}
+
+TEST_F(every_hybrid_schedule, of_four_threads_with_one_preemption_is_right) {
+  is_right("crowds", crowds(), 1, 3);
+}
+
+/// Among few timers entries are made for the time that is asked for.
+TEST_F(every_hybrid_schedule, among_few_timers_is_right) {
+  constexpr std::size_t few = 1000;
+  const auto run = [](const char* what, const scenarios& list) {
+    expect_right(explore_hybrid<hybrid_mutant::none, few>(
+        what, thinned(list, scale<std::size_t>(1, 11)), 2));
+  };
+  run("few, pairs", pairs());
+  run("few, rows", rows());
+  run("few, sleepers", sleepers());
 }
 
 TEST_F(every_hybrid_schedule, in_which_the_handle_is_destroyed_frees_the_timer_once) {

@@ -47,11 +47,33 @@ const char* name_of(if_exists m) {
   return "keep";
 }
 
+class plain_transport final : public transport {
+ public:
+  explicit plain_transport(verge::tcp_conn conn) noexcept : conn_(std::move(conn)) {}
+  verge::task<> write(std::string_view bytes) override {
+    const auto sent = co_await conn_.write_all(bytes);
+    static_cast<void>(sent.or_throw());
+  }
+  verge::task<> read(std::string& to) override {
+    std::array<char, 16'384> got;
+    const auto result = co_await conn_.read_some(got);
+    to.append(got.data(), result.or_throw());
+  }
+
+ private:
+  verge::tcp_conn conn_;
+};
+
 }  // namespace
 
 verge::task<client> client::connect(verge::endpoint to, std::string token) {
   auto connected = co_await verge::tcp_conn::connect(to);
-  client c(std::move(connected).or_throw());
+  auto plain = std::make_unique<plain_transport>(std::move(connected).or_throw());
+  co_return co_await begin(std::move(plain), std::move(token));
+}
+
+verge::task<client> client::begin(std::unique_ptr<transport> conn, std::string token) {
+  client c(std::move(conn));
   if (!token.empty()) {
     const std::string said = co_await c.ask("auth " + token + "\r\n");
     if (said != "DONE") throw refused(said);
@@ -59,11 +81,7 @@ verge::task<client> client::connect(verge::endpoint to, std::string token) {
   co_return c;
 }
 
-verge::task<> client::more() {
-  std::array<char, 16'384> got;
-  const auto result = co_await conn_.read_some(got);
-  in_.append(got.data(), result.or_throw());
-}
+verge::task<> client::more() { co_await conn_->read(in_); }
 
 verge::task<std::string> client::line() {
   std::size_t end = 0;
@@ -81,8 +99,7 @@ verge::task<std::string> client::bytes(std::size_t n) {
 }
 
 verge::task<std::string> client::ask(std::string request) {
-  const auto sent = co_await conn_.write_all(request);
-  static_cast<void>(sent.or_throw());
+  co_await conn_->write(request);
   std::string said = co_await line();
   co_return said;
 }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -33,6 +34,11 @@
 /// One operation at a time: a second connection is a second client. What is reserved belongs to the
 /// connection: it is handed out again when the connection ends. Times are rounded up to
 /// milliseconds, the wait of a reserve to seconds.
+///
+/// With TLS, if it was built with OpenSSL (the server is then to be named as in its certificate):
+///
+///   const tasks::tls_settings secure{.server = "tasks.example", .trust = "ca.pem"};
+///   auto c = co_await tasks::client::connect(server, secure, token);
 ///
 /// Errors of the connection are std::system_error; a refusal of the server is `refused`, with its
 /// word. After either of the first kind the client is of no more use. verge::timeout() and contexts
@@ -80,6 +86,24 @@ struct reserved {
   std::string body;
 };
 
+struct tls_settings {
+  std::string server{};  ///< the name or address that the certificate has to be for
+  std::string trust{};   ///< a file of certificates in PEM; empty: those of the system
+};
+
+/// Where the bytes go: TCP, or TLS on it. Throws std::system_error, and std::runtime_error if a
+/// certificate is not trusted.
+class transport {
+ public:
+  transport() = default;
+  transport(const transport&) = delete;
+  transport& operator=(const transport&) = delete;
+  virtual ~transport() = default;
+  virtual verge::task<> write(std::string_view bytes) = 0;
+  /// Appends what has come, at least one byte.
+  virtual verge::task<> read(std::string& to) = 0;
+};
+
 class client {
  public:
   client(client&&) noexcept = default;
@@ -87,6 +111,9 @@ class client {
 
   /// With a token, if the server asks for one.
   static verge::task<client> connect(verge::endpoint to, std::string token = {});
+  /// Over TLS, 1.2 or newer.
+  static verge::task<client> connect(verge::endpoint to, tls_settings secure,
+                                     std::string token = {});
 
   /// The tube that put, cancel and reschedule are about.
   verge::task<> use(std::string tube);
@@ -109,15 +136,16 @@ class client {
   verge::task<bool> touch(std::uint64_t id);
 
  private:
-  explicit client(verge::tcp_conn conn) noexcept : conn_(std::move(conn)) {}
+  explicit client(std::unique_ptr<transport> conn) noexcept : conn_(std::move(conn)) {}
 
+  static verge::task<client> begin(std::unique_ptr<transport> conn, std::string token);
   verge::task<std::string> ask(std::string request);
   verge::task<std::string> line();
   verge::task<std::string> bytes(std::size_t n);
   verge::task<> more();
   verge::task<bool> on_lease(std::string request, std::string_view good);
 
-  verge::tcp_conn conn_;
+  std::unique_ptr<transport> conn_;
   std::string in_;
   bool watches_default_{true};
 };

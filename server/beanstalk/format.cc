@@ -229,6 +229,7 @@ void append_reply(std::string& out, const reply& r, const server_identity& me) {
     case answer::done:
       out.append("DONE\r\n");
       return;
+    case answer::no_memory:
     case answer::tube_full:
       out.append("OUT_OF_MEMORY\r\n");  // what clients know that means: try again later
       return;

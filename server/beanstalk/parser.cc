@@ -95,7 +95,10 @@ bool options(words& w, new_task& t) {
 void parser::consume(std::size_t n) {
   at_ += n;
   if (at_ == input_.size()) {
+    // A connection that is idle does not keep the room of a large body.
+    constexpr std::size_t most_kept = 4096;
     input_.clear();
+    if (input_.capacity() > most_kept) input_.shrink_to_fit();
     at_ = 0;
   } else if (at_ > (1U << 16)) {
     input_.erase(0, at_);
@@ -113,14 +116,14 @@ std::optional<command> parser::next() {
         if (auto c = take_body()) return c;
         break;
       }
-      case mode::skip: {
-        const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(in.size(), skip_left_));
-        consume(n);
-        skip_left_ -= n;
-        if (skip_left_ != 0) return std::nullopt;
+      case mode::skip:
+        if (!skip()) return std::nullopt;
         mode_ = mode::line;
-        return say(answer::too_big);
-      }
+        return say(skip_answer_);
+      case mode::batch_skip:
+        if (!skip()) return std::nullopt;
+        if (auto c = end_of_batch_item()) return c;
+        break;
       case mode::line:
       case mode::rest_of_line:
       case mode::batch_line: {
@@ -149,6 +152,37 @@ std::optional<command> parser::next() {
   return std::nullopt;
 }
 
+/// Drops what is to be skipped. False if there is more of it to come.
+bool parser::skip() {
+  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(rest().size(), skip_left_));
+  consume(n);
+  skip_left_ -= n;
+  return skip_left_ == 0;
+}
+
+std::size_t parser::weight() const noexcept {
+  const std::size_t here = rest().size();
+  const bool has_body = mode_ == mode::body || mode_ == mode::batch_body;
+  const std::size_t announced = has_body ? static_cast<std::size_t>(body_size_) + 2 : 0;
+  const bool in_batch = mode_ == mode::batch_line || mode_ == mode::batch_body;
+  return std::max(here, announced) + (in_batch ? batch_bytes_ : 0);
+}
+
+void parser::refuse() {
+  if (mode_ == mode::body) {
+    mode_ = mode::skip;
+    skip_answer_ = answer::no_memory;
+  } else if (mode_ == mode::batch_line || mode_ == mode::batch_body) {
+    batch_is_refused_ = true;
+    batch_bytes_ = 0;
+    if (mode_ == mode::batch_body) mode_ = mode::batch_skip;
+  } else {
+    return;
+  }
+  skip_left_ = body_size_ + 2;
+  pending_ = {};
+}
+
 std::optional<command> parser::take_body() {
   const std::string_view in = rest();
   const std::string_view body = in.substr(0, static_cast<std::size_t>(body_size_));
@@ -167,11 +201,17 @@ std::optional<command> parser::take_body() {
     mode_ = mode::line;
     return say(answer::expected_crlf);
   }
+  batch_bytes_ += body.size() + sizeof(new_task);
+  return end_of_batch_item();
+}
+
+std::optional<command> parser::end_of_batch_item() {
   if (--batch_left_ != 0) {
     mode_ = mode::batch_line;
     return std::nullopt;
   }
   mode_ = mode::line;
+  if (batch_is_refused_) return say(answer::no_memory);
   return std::move(pending_);
 }
 
@@ -191,6 +231,7 @@ std::optional<command> parser::parse_put(std::string_view args, bool extended) {
   t.priority = static_cast<std::uint32_t>(priority);
   if (size > body_limit_) {
     skip_left_ = size + 2;
+    skip_answer_ = answer::too_big;
     mode_ = mode::skip;
     return std::nullopt;
   }
@@ -204,6 +245,7 @@ std::optional<command> parser::parse_put(std::string_view args, bool extended) {
 
 std::optional<command> parser::take_batch_line(std::string_view line) {
   words w(line);
+  if (batch_is_refused_) pending_.tasks.clear();
   new_task& t = pending_.tasks.emplace_back();
   std::uint64_t priority = 0;
   std::uint64_t size = 0;
@@ -214,13 +256,15 @@ std::optional<command> parser::take_batch_line(std::string_view line) {
   }
   if (size > body_limit_) {
     skip_left_ = size + 2;
+    skip_answer_ = answer::too_big;
     mode_ = mode::skip;
     return std::nullopt;
   }
   t.priority = static_cast<std::uint32_t>(priority);
   if (t.ttr == 0) t.ttr = second;
   body_size_ = size;
-  mode_ = mode::batch_body;
+  skip_left_ = size + 2;
+  mode_ = batch_is_refused_ ? mode::batch_skip : mode::batch_body;
   return std::nullopt;
 }
 
@@ -284,6 +328,8 @@ std::optional<command> parser::take_line(std::string_view line) {
     }
     pending_ = {};
     pending_.what = verb::put_many;
+    batch_bytes_ = 0;
+    batch_is_refused_ = false;
     mode_ = mode::batch_line;
     return std::nullopt;
   }

@@ -30,11 +30,25 @@ class parser {
   /// verb::say with the reply.
   std::optional<command> next();
 
+  /// How many bytes it holds, with what is announced of a body that has not come yet.
+  std::size_t weight() const noexcept;
+  /// The put that is being read is not taken: the rest of it is read and dropped, and then it is
+  /// answered OUT_OF_MEMORY. Nothing happens if it is none.
+  void refuse();
+
   /// The client has said quit.
   bool has_quit() const noexcept { return quit_; }
 
  private:
-  enum class mode : std::uint8_t { line, rest_of_line, body, skip, batch_line, batch_body };
+  enum class mode : std::uint8_t {
+    line,
+    rest_of_line,
+    body,
+    skip,
+    batch_line,
+    batch_body,
+    batch_skip,
+  };
 
   std::string_view rest() const noexcept { return std::string_view(input_).substr(at_); }
   void consume(std::size_t n);
@@ -42,6 +56,8 @@ class parser {
   std::optional<command> parse_put(std::string_view args, bool milliseconds);
   std::optional<command> take_body();
   std::optional<command> take_batch_line(std::string_view line);
+  std::optional<command> end_of_batch_item();
+  bool skip();
 
   std::uint32_t body_limit_;
   std::string input_;
@@ -50,7 +66,10 @@ class parser {
   command pending_;
   std::uint64_t body_size_{0};
   std::uint64_t skip_left_{0};
+  answer skip_answer_{};
   std::uint64_t batch_left_{0};
+  std::size_t batch_bytes_{0};  ///< of its bodies so far
+  bool batch_is_refused_{false};
   bool quit_{false};
 };
 

@@ -36,6 +36,8 @@ class server_process {
 
   std::uint16_t port() const noexcept { return port_; }
   std::uint64_t resident_bytes() const;
+  /// Processor time that it has used so far, of all its threads.
+  double cpu_seconds() const;
   /// SIGTERM and wait, or kill -9 and wait.
   void end(bool kill = false);
 

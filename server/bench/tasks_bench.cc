@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "broker/committer.h"
+#include "http_bench.h"
 #include "load.h"
 #include "peers.h"
 
@@ -124,6 +125,7 @@ class bench_run {
     json_["disk"] = {{"p50_us", disk.p50_us}, {"p99_us", disk.p99_us}};
     if (wants("puts")) puts();
     if (wants("reserves")) reserves();
+    if (wants("http")) json_["http"] = measure_http(options_);
     if (wants("churn")) churn();
     if (wants("lateness")) lateness();
     if (wants("memory")) memory();

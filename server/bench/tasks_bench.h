@@ -11,7 +11,7 @@ struct tasks_options {
   int rounds{5};
   double seconds{2};
   bool quick{false};
-  std::vector<std::string> only;  ///< parts: puts, reserves, memory, lateness, churn, many
+  std::vector<std::string> only;  ///< parts, as http; empty: all
   std::string json;
   unsigned long long many{20'000'000};
 };

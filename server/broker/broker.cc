@@ -9,6 +9,27 @@
 
 namespace verge::server {
 
+namespace {
+
+/// What a reply weighs until its client has it: bodies, and names in lists.
+std::size_t weight_of(const reply& r) {
+  std::size_t bytes = sizeof r + r.text.size();
+  const auto add = [&](const handed_out& t) {
+    if (t.body != nullptr) bytes += t.body->size();
+  };
+  add(r.task);
+  for (const handed_out& t : r.more) add(t);
+  if (r.shown == nullptr) return bytes;
+  if (const auto* const names = std::get_if<std::vector<std::string>>(r.shown.get())) {
+    for (const std::string& n : *names) bytes += n.size();
+  } else if (const auto* const list = std::get_if<list_view>(r.shown.get())) {
+    for (const task_view& t : list->tasks) bytes += t.body != nullptr ? t.body->size() : 0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
 broker::broker(store& s, broker_options options) : store_(s), options_(options) {}
 
 broker::~broker() {
@@ -17,11 +38,8 @@ broker::~broker() {
 
 void broker::recover(clock::time_point now, wall_time wall) {
   const recovered r = store_.recover();
-  // A clock that was set back while the server was down does not make ready tasks delayed again.
-  clock_mark_ = r.clock_mark;
-  due_before_ = r.clock_mark;
   begin(now, wall);
-  start_ = wall;
+  start_ = now;
   // The first from there on that is of this shard.
   const std::uint64_t beyond = r.id_ceiling % options_.id_divisor;
   next_id_ =
@@ -47,6 +65,7 @@ void broker::recover(clock::time_point now, wall_time wall) {
   for (const tube_record& record : records) {
     tube* const t = &add_tube(record.number, record.name);
     t->on_disk = record;
+    t->due_mark = record.due_mark;
     t->in_store = true;
     t->count(task_state::delayed) = record.delayed;
     t->count(task_state::ready) = record.ready;
@@ -67,6 +86,7 @@ void broker::recover(clock::time_point now, wall_time wall) {
 }
 
 void broker::begin(clock::time_point now, wall_time wall) noexcept {
+  stepped_back_ = stepped_back_ || wall < wall_;
   now_ = now;
   wall_ = wall;
 }
@@ -89,6 +109,7 @@ void broker::leave(client& c) {
   c.behind_.clear();
   stop_waiting(c);
   if (c.resumed_) std::erase(resumed_, &c);
+  if (c.kicks_) std::erase_if(kicks_, [&](const pending_kick& k) { return k.by == &c; });
   // After a failure nothing is given back: no other client may get it, and the process ends.
   if (failed_) c.held_.clear();
   while (!c.held_.empty()) {
@@ -119,7 +140,12 @@ void broker::leave(client& c) {
   }
 }
 
-void broker::say(client& c, reply r) { replies_.emplace_back(&c, std::move(r)); }
+void broker::say(client& c, reply r) {
+  const std::size_t bytes = weight_of(r);
+  c.said_ += bytes;
+  round_bytes_ += bytes;
+  replies_.emplace_back(&c, std::move(r));
+}
 
 void broker::say(client& c, answer a, std::uint64_t number) {
   reply r;
@@ -133,11 +159,13 @@ void broker::deliver() {
   for (auto& [c, r] : replies_) {
     if (!c->to_flush_) {
       c->to_flush_ = true;
+      c->said_ = 0;
       to_flush.push_back(c);
     }
     c->deliver(std::move(r));
   }
   replies_.clear();
+  round_bytes_ = 0;
   for (client* c : to_flush) {
     c->to_flush_ = false;
     c->flush();
@@ -158,6 +186,7 @@ void broker::fail(const std::string& why, answer of_round) {
     stop_waiting(*c);
     say(*c, options_.shared ? answer::moved : answer::internal_error);
   }
+  stop_kicking();
   resume();
   deliver();
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,6 +20,8 @@
 #include "client.h"
 #include "command.h"
 #include "entry.h"
+#include "keyed_hash.h"
+#include "outlook.h"
 #include "tube.h"
 
 /// The broker: tubes, waiting clients, leases, and the window of near tasks.
@@ -41,6 +44,23 @@
 ///    only.
 ///  - If a write fails, memory is ahead of the disk. Then nothing more is answered but
 ///    INTERNAL_ERROR, and the process must end.
+///
+/// The wall clock may be set, while the server runs and while it does not. The rule: a delayed task
+/// falls due when the server sees the clock at its due time or later. From then on it is ready,
+/// whatever the clock does; before that it is not, whatever the clock has done before the task was
+/// put. To keep that over a restart without a write for each task that falls due, a tube has a due
+/// mark:
+///
+///     delayed tasks in the store, by due time   |--fallen due--|--------not yet--------|
+///                                                          due mark
+///
+///  - It rises with the tasks that fall due. It is in every batch that is written anyway; if none
+///    is, it is written before a client is told anything, and at the latest a second after it has
+///    risen. With leases in memory only the latter holds: what no batch has had for a second may
+///    wait for its time again if the clock is set back and the server crashes.
+///  - A clock that was set back may let a task be delayed until a time before the mark. Then, in
+///    the batch that has this task, the mark is lowered to the clock, and the tasks between the two
+///    are written to the index of ready ones.
 namespace verge::server {
 
 struct broker_options {
@@ -51,9 +71,13 @@ struct broker_options {
   std::size_t most_in_memory{300'000};
   /// How many are read from the store, and how many fall due, in one go.
   std::size_t chunk{2'000};
+  /// How many bytes the replies of one round have, and one more.
+  std::size_t round_bytes{16U << 20};
   /// How many bytes of bodies of ready tasks are kept in memory.
   std::size_t body_bytes{32U << 20};
-  /// What the tokens of leases are made of.
+  /// What the tokens of leases are made with: random, and secret.
+  hash_key token_key{.first = 1, .second = 2};
+  /// Of delays that are random in part.
   std::uint64_t seed{1};
   /// Ids are the numbers with this remainder, by this divisor: an id says which shard has its task.
   std::uint64_t id_remainder{0};
@@ -98,8 +122,11 @@ class broker {
   bool has_failed() const noexcept { return failed_; }
 
   /// When to come back: for a lease, a wait, a pause; and for a task, by the wall clock.
-  std::optional<clock::time_point> next_alarm() const noexcept { return alarms_.next(); }
+  std::optional<clock::time_point> next_alarm() const noexcept;
   std::optional<wall_time> next_due() const noexcept;
+
+  /// A census that was begun and has to be run, on another thread; it is asked after each round.
+  std::shared_ptr<census> begun_census() noexcept { return std::exchange(begun_census_, nullptr); }
 
   /// For stats: what the committer knows.
   void note_commit(std::uint64_t commands, std::uint64_t took) noexcept;
@@ -120,7 +147,12 @@ class broker {
 
   // commands.cc: what the verbs do.
   void run(client& c, command& cmd);
+  static bool is_busy(const client& c) noexcept;
+  bool may_say(client& c) noexcept;
+  /// A round ends early when its replies have so many bytes: what is left is for the next one.
+  bool is_round_full() const noexcept { return round_bytes_ >= options_.round_bytes; }
   void resume();
+  void resume_later(client& c);
   void run_put(client& c, command& cmd);
   reply put(tube& t, new_task& n);
   entry* find_named(client& c, const command& cmd);
@@ -131,9 +163,24 @@ class broker {
   void run_reserve(client& c, const command& cmd);
   void run_reserve_task(client& c, const command& cmd);
   void run_on_lease(client& c, const command& cmd);
-  void run_kick(client& c, const command& cmd);
   void run_peek(client& c, const command& cmd);
   void run_by_key(client& c, const command& cmd);
+
+  // kicking.cc: kicks, in pieces.
+  struct pending_kick {
+    client* by{nullptr};
+    tube_number tube{0};
+    bool buried{false};  ///< buried tasks are kicked, otherwise delayed ones
+    std::uint64_t left{0};
+    std::uint64_t kicked{0};
+    std::shared_ptr<const once_key> once;
+  };
+  void run_kick(client& c, const command& cmd);
+  void run_kick_task(client& c, const command& cmd);
+  void kick(entry& e);
+  void kick_some(pending_kick& k, std::size_t most);
+  void go_on_kicking();
+  void stop_kicking();
 
   // pushing.cc: which tubes are pushed, and what comes of pushes.
   void recover_push(const note& n);
@@ -148,6 +195,7 @@ class broker {
   // once.cc: commands that come twice.
   void recover_once(const note& n);
   void run_once(client& c, command& cmd);
+  void keep_answer(const once_key& once, const reply& said);
   void forget_old_answers();
 
   // limits.cc: how many tasks a tube takes.
@@ -160,6 +208,7 @@ class broker {
   struct recurrence;
   using shared_recurrence = std::shared_ptr<recurrence>;
   void recover_schedule(const note& n);
+  void look_back(recurrence& r);
   void arm(const recurrence& r);
   void disarm(const recurrence& r);
   std::optional<wall_time> next_firing() const noexcept;
@@ -174,7 +223,11 @@ class broker {
   survey_view survey(const command& cmd);
   template <class Order>
   list_view list(tube& t, window<Order>& w, const command& cmd);
+  list_view list_reserved(tube& t, const command& cmd);
+  void show_in(list_view& page, entry& e, const command& cmd, std::size_t& bytes);
   forecast_view forecast(std::size_t minutes);
+  forecast_view forecast_of_windows(wall_time from, std::size_t minutes);
+  void look_ahead();
   nanoseconds oldest_ready(tube& t);
   task_view view_of(entry& e);
   tube_view view_of(tube& t);
@@ -192,7 +245,7 @@ class broker {
   template <class Order>
   void place_in(window<Order>& w, entry& e);
   template <class Order>
-  void fill(tube& t, window<Order>& w);
+  std::size_t read_on(tube& t, window<Order>& w);
   template <class Order>
   entry* first_of(tube& t, window<Order>& w);
   void let_go(entry& e);
@@ -202,9 +255,17 @@ class broker {
   void bury_or_move(entry& e);
   place place_for(const entry& e) const noexcept;
   void count_place(tube& t, const place& p, std::int64_t by) noexcept;
-  void note_due(tube& t);
-  bool fall_due(tube& t);
   std::uint64_t next_burial();
+
+  // due.cc: when tasks fall due, and due marks.
+  void note_due(tube& t);
+  std::size_t queue_due_tubes(std::size_t most);
+  void make_due_tasks_ready(std::size_t most);
+  std::size_t fall_due(tube& t, std::size_t most);
+  void raise_due_mark(tube& t, const due_order& to);
+  void add_due_marks();
+  void lower_due_marks();
+  void load_fallen(tube& t, const due_order& behind);
 
   // waiting.cc: leases, and clients that wait.
   entry* best_for(client& c);
@@ -219,7 +280,7 @@ class broker {
   static void on_lease_end(broker& b, void* e);
   static void on_wait_end(broker& b, void* c);
   static void on_pause_end(broker& b, void* t);
-  lease_token new_token(const entry& e) const noexcept;
+  lease_token new_token(const entry& e) noexcept;
 
   // tubes.cc: when tubes exist, and the commands about them.
   void run_tubes(client& c, const command& cmd);
@@ -240,13 +301,13 @@ class broker {
   broker_options options_;
   clock::time_point now_{};
   wall_time wall_{0};
-  wall_time start_{0};
-  wall_time clock_mark_{0};
-  wall_time due_before_{0};  ///< what was due by then had been seen as due before the restart
+  clock::time_point start_{};
+  bool stepped_back_{false};  ///< the wall clock, and schedules have not been looked at since
   bool failed_{false};
   bool draining_{false};
   bool new_marks_{false};
   bool filling_{false};
+  bool is_lowering_{false};
 
   entry_table entries_;
   std::map<tube_number, std::unique_ptr<tube>> tubes_;
@@ -256,11 +317,17 @@ class broker {
   std::vector<tube*> changed_tubes_;
   std::vector<tube*> doubtful_tubes_;  ///< perhaps unused now
   std::set<std::pair<wall_time, tube*>> due_;
+  std::deque<tube*> falling_;        ///< tubes with tasks whose time has come, each in its turn
+  std::vector<tube*> raised_marks_;  ///< tubes whose due mark is not in the store yet
+  clock::time_point marks_written_{};
+  std::vector<tube_number> unserved_;  ///< have got ready tasks while something was read
 
   alarm_queue alarms_;
   std::map<client*, shared_client> clients_;
   std::uint64_t next_wait_{1};
+  std::uint64_t leases_{0};  ///< given so far
   std::vector<client*> resumed_;
+  std::vector<pending_kick> kicks_;
   std::vector<shared_client> left_;
 
   task_id next_id_{1};
@@ -290,6 +357,12 @@ class broker {
   std::map<std::string, shared_recurrence> schedules_;
   std::set<std::pair<wall_time, std::string>> firings_;  ///< when each schedule fires next
   std::vector<std::pair<client*, reply>> replies_;
+  std::size_t round_bytes_{0};  ///< of them
+
+  outlook outlook_;
+  std::shared_ptr<census> census_;        ///< that is taken
+  std::shared_ptr<census> begun_census_;  ///< the same, until the committer knows of it
+  bool has_census_{true};                 ///< the store can take one
 
   server_view figures_;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -34,6 +35,14 @@ class client {
   virtual void deliver(reply r) = 0;
   /// The last of the batch has been delivered.
   virtual void flush() noexcept = 0;
+  /// How many bytes of replies it takes now, besides the `said` ones that are about to be delivered.
+  /// With 0 its commands wait, until it gives verb::go_on; it must then do that when it can take
+  /// more. A single reply may be longer. Called by the committer.
+  virtual std::size_t admits(std::size_t said) noexcept {
+    static_cast<void>(said);
+    return most_admitted;
+  }
+  static constexpr std::size_t most_admitted = 4U << 20;
   /// The broker has forgotten the client: nothing more is delivered.
   virtual void left() noexcept = 0;
 
@@ -44,7 +53,9 @@ class client {
   tube* used_{nullptr};
   std::vector<tube*> watched_;
   held_list held_;
-  std::deque<command> behind_;  ///< given while a reserve waits
+  std::deque<command> behind_;  ///< given while a reserve waits, or a kick goes on, or as follows
+  std::size_t said_{0};         ///< bytes of replies in this round
+  bool stalled_{false};         ///< it admits no more
   std::uint64_t wait_number_{0};
   std::uint64_t wants_{0};
   alarm_queue::id wait_end_;
@@ -57,6 +68,7 @@ class client {
   bool works_{false};
   bool to_flush_{false};
   bool resumed_{false};
+  bool kicks_{false};  ///< a kick of it goes on over several rounds
   bool follows_push_{false};
 };
 

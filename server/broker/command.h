@@ -67,6 +67,7 @@ enum class verb : std::uint8_t {
   give_up,     ///< ends the wait of a reserve, which is answered as if its time had come
   give_back,   ///< a lease ends as if its connection were closed
   half_close,  ///< the client will send no more
+  go_on,       ///< the client takes replies again, see client::admits
   quit,        ///< the client leaves when all before this has been answered
   leave,       ///< the client is disconnected
 };
@@ -137,6 +138,7 @@ enum class answer : std::uint8_t {
   unknown_command,
   expected_crlf,
   too_big,
+  no_memory,
   internal_error,
 };
 
@@ -215,8 +217,8 @@ struct list_view {
   std::optional<list_position> next;  ///< where the next page begins, if there is one
 };
 
-/// How many delayed tasks are due in each minute from now on. What is due after `known_until` is
-/// not in memory, and not counted.
+/// How many delayed tasks are due in what is left of this minute of the clock, and in each of those
+/// that follow. What is due after `known_until` is not counted, or not all of it.
 struct forecast_view {
   std::vector<std::uint64_t> minutes;
   std::optional<wall_time> known_until;

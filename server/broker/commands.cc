@@ -29,21 +29,53 @@ void broker::execute(const std::shared_ptr<client>& from, command cmd) {
     say(c, answer::timed_out);
     return resume();
   }
-  if (c.waits_ || !c.behind_.empty()) {
+  if (cmd.what == verb::go_on) {
+    c.stalled_ = false;
+    resume_later(c);
+    return resume();
+  }
+  if (is_busy(c) || !c.behind_.empty()) {
     c.behind_.push_back(std::move(cmd));
     return;
+  }
+  if (!may_say(c)) {
+    c.behind_.push_back(std::move(cmd));
+    return resume_later(c);
   }
   run(c, cmd);
   resume();
 }
 
-/// Runs what clients have sent while they waited for a task that they have now.
+/// Whether its next command has to wait for something.
+bool broker::is_busy(const client& c) noexcept { return c.waits_ || c.kicks_ || c.stalled_; }
+
+/// Whether there is room for another reply: in this round, and with the client.
+bool broker::may_say(client& c) noexcept {
+  if (failed_) return true;
+  if (is_round_full()) return false;
+  c.stalled_ = c.admits(c.said_) == 0;
+  return !c.stalled_;
+}
+
+/// What the client has sent meanwhile comes next.
+void broker::resume_later(client& c) {
+  if (c.resumed_ || c.stalled_ || c.behind_.empty()) return;
+  c.resumed_ = true;
+  resumed_.push_back(&c);
+}
+
+/// Runs what clients have sent while they waited. What the round has no room for is left for the
+/// next one.
 void broker::resume() {
-  while (!resumed_.empty()) {
+  while (!resumed_.empty() && (failed_ || !is_round_full())) {
     client& c = *resumed_.back();
     resumed_.pop_back();
     c.resumed_ = false;
-    while (!c.waits_ && !c.behind_.empty()) {
+    while (!is_busy(c) && !c.behind_.empty()) {
+      if (!may_say(c)) {
+        resume_later(c);
+        break;
+      }
       command next = std::move(c.behind_.front());
       c.behind_.pop_front();
       run(c, next);
@@ -137,6 +169,7 @@ void broker::run(client& c, command& cmd) {
     case verb::arrive:
     case verb::give_up:
     case verb::half_close:
+    case verb::go_on:
     case verb::leave:
       break;
   }
@@ -263,40 +296,6 @@ void broker::run_on_lease(client& c, const command& cmd) {
   write_later(*e);
   say(c, cmd.what == verb::bury ? answer::buried : answer::released);
   put_in(*e);
-}
-
-void broker::run_kick(client& c, const command& cmd) {
-  if (cmd.what == verb::kick_task) {
-    entry* e = find_allowed(cmd);
-    if (e == nullptr ||
-        (e->fields.state != task_state::buried && e->fields.state != task_state::delayed)) {
-      return say(c, answer::not_found);
-    }
-    tube& t = *e->home;
-    take_out(*e);
-    static_cast<void>(server::kick(e->fields, wall_));
-    write_later(*e);
-    put_in(*e);
-    note_due(t);
-    return say(c, answer::kicked_task);
-  }
-  tube* const about = tube_of(c, cmd);
-  if (about == nullptr) return say(c, answer::not_found);
-  if (!may_touch(cmd, *about)) return say(c, answer::denied);
-  tube& t = *about;
-  std::uint64_t kicked = 0;
-  const bool buried = t.count(task_state::buried) != 0;
-  while (kicked < cmd.number) {
-    entry* e = buried ? first_of(t, t.buried) : first_of(t, t.delayed);
-    if (e == nullptr) break;
-    take_out(*e);
-    static_cast<void>(server::kick(e->fields, wall_));
-    write_later(*e);
-    put_in(*e);
-    ++kicked;
-  }
-  note_due(t);
-  say(c, answer::kicked, kicked);
 }
 
 void broker::run_peek(client& c, const command& cmd) {

@@ -6,6 +6,8 @@
 #include <exception>
 #include <utility>
 
+#include <verge/runtime.h>
+
 namespace verge::server {
 
 namespace {
@@ -47,7 +49,8 @@ void committer::stop() noexcept {
 
 verge::task<> committer::run() {
   alarm_ = after_func(longest_sleep, [this] { wake(); });
-  for (bool more = true;;) {
+  // What has fallen due before a restart is ready before the first command is executed.
+  for (bool more = co_await round(false);;) {
     if (!more && !stopping_.load()) {
       set_alarm();
       static_cast<void>(co_await recv(woken_));
@@ -59,8 +62,26 @@ verge::task<> committer::run() {
     more = more || again;
     taken_.clear();  // it keeps clients alive
     if (last) break;
+    take_census();
   }
   alarm_ = timer();
+  if (census_ == nullptr) co_return;
+  // It reads the store, which may be closed now.
+  census_->give_up();
+  co_await counting_;
+}
+
+/// Beside everything else; the broker sees when it is done.
+void committer::take_census() {
+  auto begun = broker_.begun_census();
+  if (begun == nullptr) return;
+  census_ = std::move(begun);
+  counting_ = go(
+      [](std::shared_ptr<census> c) -> verge::task<> {
+        blocking([&] { c->run(); });
+        co_return;
+      },
+      census_);
 }
 
 /// Takes what is in the queue. True if there is more.

@@ -82,6 +82,7 @@ class committer final : public command_sink {
   bool take();
   verge::task<bool> round(bool last);
   verge::task<> look_keys_up();
+  void take_census();
   verge::task<> commit(std::size_t commands);
   void set_alarm();
 
@@ -94,6 +95,8 @@ class committer final : public command_sink {
   std::atomic<bool> stopping_{false};
   chan<bool> woken_{1};
   timer alarm_;
+  std::shared_ptr<census> census_;  ///< that is counted
+  join_handle<> counting_;
 };
 
 }  // namespace verge::server

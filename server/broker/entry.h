@@ -83,6 +83,13 @@ class entry_table {
     delete &e;
   }
   std::size_t size() const noexcept { return table_.size(); }
+  /// In no particular order, until `f` returns false.
+  template <class F>
+  void visit(F f) {
+    for (entry& e : table_) {
+      if (!f(e)) return;
+    }
+  }
 
  private:
   using hook = boost::intrusive::member_hook<entry, boost::intrusive::unordered_set_member_hook<>,

@@ -112,15 +112,46 @@ list_view broker::list(tube& t, window<Order>& w, const command& cmd) {
       alone.fields = std::move(l.stored);
       alone.home = &t;
     }
-    entry& e = l.in_memory != nullptr ? *l.in_memory : alone;
-    task_view shown = view_of(e);
-    if (cmd.with_body) {
-      shown.body = e.body != nullptr
-                       ? e.body
-                       : std::make_shared<const std::string>(store_.body_of(e.fields.id));
-      bytes += shown.body->size();
+    show_in(v, l.in_memory != nullptr ? *l.in_memory : alone, cmd, bytes);
+  }
+  return v;
+}
+
+void broker::show_in(list_view& page, entry& e, const command& cmd, std::size_t& bytes) {
+  task_view shown = view_of(e);
+  if (cmd.with_body) {
+    shown.body = e.body != nullptr
+                     ? e.body
+                     : std::make_shared<const std::string>(store_.body_of(e.fields.id));
+    bytes += shown.body->size();
+  }
+  page.tasks.push_back(std::move(shown));
+}
+
+/// Leases that are in force are in memory, in no order but that of their ends: they are listed by
+/// id.
+list_view broker::list_reserved(tube& t, const command& cmd) {
+  static_cast<void>(first_of(t, t.ready));  // a lease that has outlasted a restart is seen now
+  std::uint64_t left = t.count(task_state::reserved);
+  std::vector<entry*> found;
+  if (left != 0) {
+    entries_.visit([&](entry& e) {
+      if (e.home != &t || e.removed || e.fields.state != task_state::reserved) return true;
+      if (!cmd.from || e.fields.id >= cmd.from->id) found.push_back(&e);
+      return --left != 0;
+    });
+  }
+  const std::size_t n = std::min<std::size_t>(found.size(), cmd.number + 1);
+  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(n), found.end(),
+                    [](entry* a, entry* b) { return a->fields.id < b->fields.id; });
+  list_view v;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (v.tasks.size() == cmd.number || bytes >= most_body_bytes) {
+      v.next = {.priority = 0, .at = 0, .id = found[i]->fields.id};
+      break;
     }
-    v.tasks.push_back(std::move(shown));
+    show_in(v, *found[i], cmd, bytes);
   }
   return v;
 }
@@ -129,10 +160,54 @@ template list_view broker::list(tube&, window<delayed_window_order>&, const comm
 template list_view broker::list(tube&, window<ready_window_order>&, const command&);
 template list_view broker::list(tube&, window<buried_window_order>&, const command&);
 
+/// Takes what a census has counted, and begins one if there is something to count. In a round,
+/// before what it changes is written: the store is as the last round has left it.
+void broker::look_ahead() {
+  if (census_ != nullptr && census_->is_done()) {
+    outlook_.end(census_->counted());
+    has_census_ = census_->counted().has_value();
+    census_.reset();
+  }
+  if (!has_census_ || census_ != nullptr) return;
+  const auto range = outlook_.wants(wall_);
+  if (!range) return;
+  std::vector<tube_number> tubes;
+  for (const tube* t : tubes_in_order_) {
+    if (t->on_disk.delayed != 0) tubes.push_back(t->number);
+  }
+  census_ = store_.take_census(std::move(tubes), *range);
+  has_census_ = census_ != nullptr;
+  if (!has_census_) return;
+  outlook_.begin(*range);
+  if (!census_->is_done()) {
+    begun_census_ = census_;
+    return;
+  }
+  outlook_.end(census_->counted());
+  census_.reset();
+}
+
+/// Tasks that have fallen due may still be counted in this minute: if memory has all of it, memory
+/// knows better.
 forecast_view broker::forecast(std::size_t minutes) {
+  look_ahead();
+  const wall_time from = wall_ / minute * minute;
+  forecast_view v;
+  v.minutes = outlook_.ahead(wall_, minutes);
+  if (v.minutes.empty()) return forecast_of_windows(from, minutes);
+  const forecast_view near = forecast_of_windows(from, 1);
+  if (!near.known_until) v.minutes.front() = near.minutes.front();
+  if (v.minutes.size() == minutes) return v;
+  v.known_until = due_after(from, static_cast<nanoseconds>(v.minutes.size()) * minute);
+  v.minutes.resize(minutes);
+  return v;
+}
+
+/// By what is in memory.
+forecast_view broker::forecast_of_windows(wall_time from, std::size_t minutes) {
   forecast_view v;
   v.minutes.resize(minutes);
-  const wall_time end = due_after(wall_, static_cast<nanoseconds>(minutes) * minute);
+  const wall_time end = due_after(from, static_cast<nanoseconds>(minutes) * minute);
   const auto known_until = [&](wall_time until) {
     if (until < end) v.known_until = std::min(until, v.known_until.value_or(until));
   };
@@ -156,7 +231,7 @@ forecast_view broker::forecast(std::size_t minutes) {
         known_until(e.fields.due);
         break;
       }
-      const nanoseconds ahead = std::max<nanoseconds>(e.fields.due - wall_, 0);
+      const nanoseconds ahead = std::max<nanoseconds>(e.fields.due - from, 0);
       ++v.minutes[static_cast<std::size_t>(ahead / minute)];
     }
     left -= std::min(left, seen);

@@ -71,22 +71,26 @@ void broker::run_once(client& c, command& cmd) {
   }
   const std::size_t before = replies_.size();
   run(c, cmd);
+  if (c.kicks_) kicks_.back().once = once;  // it is answered later
   for (std::size_t i = before; i < replies_.size(); ++i) {
     const reply& said = replies_[i].second;
     if (replies_[i].first != &c || !is_kept(said.what)) continue;
-    nlohmann::json j;
-    j["print"] = once->print;
-    j["at"] = wall_;
-    j["what"] = static_cast<int>(said.what);
-    j["number"] = said.number;
-    j["text"] = said.text;
-    j["each"] = nlohmann::json::array();
-    for (const auto& [what, id] : said.each) j["each"].push_back({static_cast<int>(what), id});
-    write_note(name_of_note(once->key), j.dump());
-    answered_[once->key] = {.print = once->print, .said = said, .at = wall_};
-    answered_by_age_.insert({wall_, once->key});
-    return;
+    return keep_answer(*once, said);
   }
+}
+
+void broker::keep_answer(const once_key& once, const reply& said) {
+  nlohmann::json j;
+  j["print"] = once.print;
+  j["at"] = wall_;
+  j["what"] = static_cast<int>(said.what);
+  j["number"] = said.number;
+  j["text"] = said.text;
+  j["each"] = nlohmann::json::array();
+  for (const auto& [what, id] : said.each) j["each"].push_back({static_cast<int>(what), id});
+  write_note(name_of_note(once.key), j.dump());
+  answered_[once.key] = {.print = once.print, .said = said, .at = wall_};
+  answered_by_age_.insert({wall_, once.key});
 }
 
 void broker::forget_old_answers() {

@@ -27,14 +27,6 @@ task_state state_by(place_kind kind) noexcept {
   return task_state::ready;
 }
 
-void note_lateness(lateness_figures& f, nanoseconds late) noexcept {
-  const auto us = static_cast<std::uint64_t>(late / 1000);
-  const auto& bounds = lateness_figures::bounds;
-  const auto at = std::lower_bound(bounds.begin(), bounds.end(), us) - bounds.begin();
-  ++f.counts[static_cast<std::size_t>(at)];
-  f.microseconds += us;
-}
-
 }  // namespace
 
 task_id broker::next_id() {
@@ -107,12 +99,15 @@ entry& broker::load(stored_task s) {
   --t.count(state_by(e.stored_at.kind));
   if (e.stored_at.kind == place_kind::ready && e.stored_at.priority < urgent_below) --t.urgent;
   if (e.fields.state != task_state::reserved) {
-    static_cast<void>(server::fall_due(e.fields, due_before_));
+    if (due_order_of(e.fields) <= t.due_mark) {
+      static_cast<void>(server::fall_due(e.fields, e.fields.due));
+    }
     return e;
   }
   const nanoseconds left = std::min(e.fields.lease_end - wall_, e.fields.ttr);
   if (e.fields.bound_to_connection) {
-    static_cast<void>(give_back(e.fields, e.fields.token, wall_));
+    // It keeps its place in the order, which must not depend on when it is looked at.
+    static_cast<void>(give_back(e.fields, e.fields.token, std::max(wall_, e.fields.due)));
     if (e.stored_at.kind == place_kind::buried) write_later(e);
   } else if (left <= 0) {
     ++figures_.timeouts;
@@ -165,13 +160,19 @@ void broker::put_in(entry& e) {
   ++t.count(e.fields.state);
   switch (e.fields.state) {
     case task_state::delayed:
+      // The clock was set back.
+      if (due_order_of(e.fields) <= t.due_mark) lower_due_marks();
       place_in(t.delayed, e);
       note_due(t);
       break;
     case task_state::ready:
       if (e.fields.priority < urgent_below) ++t.urgent;
       place_in(t.ready, e);
-      if (!filling_) serve(t);
+      if (!filling_) {
+        serve(t);
+      } else if (!t.waiting.empty()) {
+        unserved_.push_back(t.number);
+      }
       break;
     case task_state::buried:
       place_in(t.buried, e);
@@ -196,40 +197,44 @@ void broker::place_in(window<Order>& w, entry& e) {
 }
 
 /// Reads the next part of the index. What is in memory already, in whatever state, is known better
-/// there.
+/// there. The window may be empty after that: what was read may be ready, or reserved. Returns how
+/// many tasks were brought into memory that are not in it.
 template <class Order>
-void broker::fill(tube& t, window<Order>& w) {
+std::size_t broker::read_on(tube& t, window<Order>& w) {
   // Nothing is handed out before all that was read is in its window.
   const bool outer = std::exchange(filling_, true);
-  while (w.is_hungry()) {
-    std::vector<stored_task> found = store_.scan(t.number, w.next(), options_.chunk);
-    if (found.size() < options_.chunk) {
-      w.read_all();
-    } else {
-      const stored_task& last = found.back();
-      w.read_up_to(Order::of(position{.where = last.where, .id = last.fields.id + 1}));
-    }
-    for (stored_task& s : found) {
-      if (entries_.find(s.fields.id) != nullptr) continue;
-      entry& e = load(std::move(s));
-      if (e.fields.state != task_state::reserved) put_in(e);
-    }
-    // Those that were about to be in the store only, and may not be there yet.
-    for (entry* e : leaving_) {
-      if (e->home == &t && !e->removed && !e->order.is_linked() &&
-          state_by(Order::kind) == e->fields.state && w.covers(Order::of(*e))) {
-        w.insert(*e);
-      }
+  std::vector<stored_task> found = store_.scan(t.number, w.next(), options_.chunk);
+  if (found.size() < options_.chunk) {
+    w.read_all();
+  } else {
+    const stored_task& last = found.back();
+    w.read_up_to(Order::of(position{.where = last.where, .id = last.fields.id + 1}));
+  }
+  std::size_t elsewhere = 0;
+  for (stored_task& s : found) {
+    if (entries_.find(s.fields.id) != nullptr) continue;
+    entry& e = load(std::move(s));
+    if (e.fields.state != state_by(Order::kind)) ++elsewhere;
+    if (e.fields.state != task_state::reserved) put_in(e);
+  }
+  // Those that were about to be in the store only, and may not be there yet.
+  for (entry* e : leaving_) {
+    if (e->home == &t && !e->removed && !e->order.is_linked() &&
+        state_by(Order::kind) == e->fields.state && w.covers(Order::of(*e))) {
+      w.insert(*e);
     }
   }
   filling_ = outer;
+  return elsewhere;
 }
 
 template <class Order>
 entry* broker::first_of(tube& t, window<Order>& w) {
-  if (w.is_hungry()) fill(t, w);
+  while (w.is_hungry()) read_on(t, w);
   return w.empty() ? nullptr : &w.first();
 }
+
+template std::size_t broker::read_on(tube&, window<delayed_window_order>&);
 
 template entry* broker::first_of(tube&, window<delayed_window_order>&);
 template entry* broker::first_of(tube&, window<ready_window_order>&);
@@ -285,7 +290,7 @@ std::uint64_t broker::next_burial() {
 }
 
 /// Where the store has to have the task. A ready task that is in memory, and one that is reserved,
-/// may stay in the index of delayed tasks if their time had come: there they are found after a
+/// may stay in the index of delayed tasks if they have fallen due: there they are found after a
 /// restart.
 place broker::place_for(const entry& e) const noexcept {
   const task& t = e.fields;
@@ -300,7 +305,7 @@ place broker::place_for(const entry& e) const noexcept {
   }
   const bool in_memory = e.order.is_linked() || t.state == task_state::reserved;
   if (in_memory && e.stored_tube == t.tube && e.stored_at.kind == place_kind::delayed &&
-      e.stored_at.at <= wall_) {
+      due_order{.due = e.stored_at.at, .id = t.id} <= e.home->due_mark) {
     return e.stored_at;
   }
   return {.kind = place_kind::ready, .priority = t.priority, .at = t.due};
@@ -311,6 +316,7 @@ void broker::count_place(tube& t, const place& p, std::int64_t by) noexcept {
   switch (p.kind) {
     case place_kind::delayed:
       t.on_disk.delayed += n;
+      outlook_.count(p.at, by);
       break;
     case place_kind::ready:
       t.on_disk.ready += n;
@@ -325,58 +331,9 @@ void broker::count_place(tube& t, const place& p, std::int64_t by) noexcept {
   change(t);
 }
 
-/// Keeps the tube's time in the order of all tubes' times right.
-void broker::note_due(tube& t) {
-  const bool has = !t.delayed.empty() || t.delayed.is_hungry();
-  const wall_time due =
-      t.delayed.empty() ? std::numeric_limits<wall_time>::min() : t.delayed.first().fields.due;
-  if (t.is_noted && has && t.noted_due == due) return;
-  if (t.is_noted) due_.erase({t.noted_due, &t});
-  t.is_noted = has;
-  t.noted_due = due;
-  if (has) due_.insert({due, &t});
-}
-
-std::optional<wall_time> broker::next_due() const noexcept {
-  const auto firing = next_firing();
-  if (due_.empty()) return firing;
-  return std::min(due_.begin()->first, firing.value_or(due_.begin()->first));
-}
-
-/// Makes tasks ready whose time has come, a chunk of them. True if there are more.
-bool broker::fall_due(tube& t) {
-  bool more = true;
-  for (std::size_t i = 0; more && i < options_.chunk; ++i) {
-    entry* e = first_of(t, t.delayed);
-    more = e != nullptr && e->fields.due <= wall_;
-    if (!more) break;
-    take_out(*e);
-    note_lateness(figures_.lateness, wall_ - e->fields.due);
-    static_cast<void>(server::fall_due(e->fields, wall_));
-    put_in(*e);
-  }
-  note_due(t);
-  serve(t);
-  return more;
-}
-
-/// Tasks that have fallen due come first: a client whose wait ends at the same time gets one.
-bool broker::advance() {
-  if (failed_) return false;
-  const bool more_firings = fire_schedules();
-  std::size_t tubes = tubes_.size();
-  while (!due_.empty() && due_.begin()->first <= wall_ && tubes-- > 0) {
-    if (fall_due(*due_.begin()->second)) break;
-  }
-  alarms_.run(now_, options_.chunk);
-  resume();
-  const auto alarm = alarms_.next();
-  return more_firings || (alarm && *alarm <= now_) ||
-         (!due_.empty() && due_.begin()->first <= wall_);
-}
-
 const batch& broker::changes() {
   batch_.clear();
+  add_due_marks();
   for (entry* e : dirty_) {
     const bool stored = e->stored_at.kind != place_kind::none;
     if (e->removed) {
@@ -412,6 +369,7 @@ const batch& broker::changes() {
     e->stored_tube = e->fields.tube;
   }
   for (tube* t : changed_tubes_) {
+    t->on_disk.due_mark = t->due_mark;
     batch_.tubes.push_back(t->on_disk);
     t->in_store = true;
     t->changed = false;
@@ -437,11 +395,6 @@ const batch& broker::changes() {
     batch_.id_ceiling = id_ceiling_;
     batch_.burial_ceiling = burial_ceiling_;
     new_marks_ = false;
-  }
-  constexpr wall_time second = 1'000'000'000;
-  if (!batch_.empty() && wall_ >= clock_mark_ + second) {
-    clock_mark_ = wall_;
-    batch_.clock_mark = wall_;
   }
   return batch_;
 }

@@ -32,6 +32,7 @@ void broker::recover_schedule(const note& n) {
   auto made = std::make_shared<recurrence>();
   made->s = parse_schedule_note(n.text);
   made->times = calendar::timetable::parse(made->s.when, made->s.zone, made->fault);
+  look_back(*made);
   arm(*made);
   schedules_[made->s.name] = std::move(made);
 }
@@ -39,6 +40,12 @@ void broker::recover_schedule(const note& n) {
 /// Notes when it fires next.
 void broker::arm(const recurrence& r) {
   if (r.times && r.s.next != 0) firings_.insert({r.s.next, r.s.name});
+}
+
+/// If the clock was set back, times that were passed over may come again.
+void broker::look_back(recurrence& r) {
+  if (!r.times || (r.s.next != 0 && r.s.next <= wall_)) return;
+  r.s.next = next_unfired(r.s.stretches, *r.times, wall_).value_or(0);
 }
 
 void broker::disarm(const recurrence& r) { firings_.erase({r.s.next, r.s.name}); }
@@ -50,6 +57,13 @@ std::optional<wall_time> broker::next_firing() const noexcept {
 
 /// Puts a task for each time that has come. True if there is more to do at once.
 bool broker::fire_schedules() {
+  if (std::exchange(stepped_back_, false)) {
+    for (const auto& [name, r] : schedules_) {
+      disarm(*r);
+      look_back(*r);
+      arm(*r);
+    }
+  }
   std::size_t fired = 0;
   while (!draining_ && !firings_.empty() && firings_.begin()->first <= wall_) {
     if (fired >= options_.chunk) return true;
@@ -64,11 +78,12 @@ bool broker::fire_schedules() {
       n.mode = if_exists::keep;
       n.due = nominal;
       static_cast<void>(put(t, n));
+      note_fired(s.stretches, *r.times, nominal);
       s.last = nominal;
       ++s.fired;
       ++fired;
     }
-    s.next = r.times->next(wall_).value_or(0);
+    s.next = next_unfired(s.stretches, *r.times, wall_).value_or(0);
     arm(r);
     write_note(name_of_note(s.name), schedule_note(s));
   }
@@ -153,7 +168,11 @@ void broker::set_schedule(client& c, const command& cmd) {
     const schedule& old = found->second->s;
     s.fired = old.fired;
     s.last = old.last;
-    if (old.when == s.when && old.zone == s.zone && old.next != 0) s.next = old.next;
+    if (old.when == s.when && old.zone == s.zone) {
+      s.stretches = old.stretches;
+      s.next = old.next;
+      look_back(*made);
+    }
     disarm(*found->second);
   }
   schedules_[s.name] = made;

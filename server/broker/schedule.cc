@@ -1,7 +1,9 @@
 #include "schedule.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "../store/store.h"
 #include "../text/coding.h"
@@ -49,7 +51,35 @@ std::vector<wall_time> due_times(const calendar::timetable& t, const schedule& s
     times = t.latest(s.next, on_time - 1, s.missed == if_missed::once ? 1 : most_missed);
   }
   for (auto n = t.next(on_time - 1); n && *n <= now; n = t.next(*n)) times.push_back(*n);
+  std::erase_if(times, [&](wall_time n) { return was_fired(s.stretches, n); });
   return times;
+}
+
+bool was_fired(const fired_stretches& all, wall_time nominal) noexcept {
+  const auto behind = all.upper_bound(nominal);
+  return behind != all.begin() && nominal <= std::prev(behind)->second;
+}
+
+void note_fired(fired_stretches& all, const calendar::timetable& t, wall_time nominal) {
+  const auto behind = all.upper_bound(nominal);
+  const bool reaches_next = behind != all.end() && t.next(nominal) == behind->first;
+  const wall_time last = reaches_next ? behind->second : nominal;
+  const bool follows =
+      behind != all.begin() && t.next(std::prev(behind)->second).value_or(nominal) == nominal;
+  if (follows) {
+    std::prev(behind)->second = last;
+  } else {
+    all[nominal] = last;
+  }
+  if (reaches_next) all.erase(behind);
+  if (all.size() > most_stretches) all.erase(all.begin());
+}
+
+std::optional<wall_time> next_unfired(const fired_stretches& all, const calendar::timetable& t,
+                                      wall_time after) {
+  auto next = t.next(after);
+  while (next && was_fired(all, *next)) next = t.next(std::prev(all.upper_bound(*next))->second);
+  return next;
 }
 
 std::string schedule_note(const schedule& s) {
@@ -62,6 +92,8 @@ std::string schedule_note(const schedule& s) {
   j["next"] = s.next;
   j["last"] = s.last;
   j["fired"] = s.fired;
+  j["stretches"] =
+      std::vector<std::pair<wall_time, wall_time>>(s.stretches.begin(), s.stretches.end());
   j["body"] = base64(s.what.body);
   j["priority"] = s.what.priority;
   j["ttr"] = s.what.ttr;
@@ -84,6 +116,12 @@ schedule parse_schedule_note(std::string_view text) {
     s.next = j.at("next");
     s.last = j.at("last");
     s.fired = j.at("fired");
+    if (j.contains("stretches")) {
+      const auto all = j.at("stretches").get<std::vector<std::pair<wall_time, wall_time>>>();
+      s.stretches = fired_stretches(all.begin(), all.end());
+    } else if (s.last != 0) {
+      s.stretches[s.last] = s.last;  // a format before
+    }
     s.what.body = parse_base64(j.at("body").get<std::string>()).value();
     s.what.priority = j.at("priority");
     s.what.ttr = j.at("ttr");

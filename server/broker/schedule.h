@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,11 @@
 ///
 /// Each firing has a key, the schedule's name and the nominal time, and is written in one batch
 /// with the time of the next one: whatever happens, each time is fired once or, as told below, not.
+///
+/// A clock that is set back makes times come again. Those that were fired are not fired again; those
+/// that were not, because a clock that was ahead had passed over them, are. So a schedule remembers
+/// which of its times were fired, as stretches of its timetable. One that never misses a time has
+/// one stretch, which grows.
 namespace verge::server {
 
 /// What becomes of times that passed while the server did not run, or was drained.
@@ -25,6 +31,16 @@ enum class if_missed : std::uint8_t {
 const char* name_of(if_missed m) noexcept;
 std::optional<if_missed> if_missed_named(std::string_view name) noexcept;
 
+/// The first and the last time of each stretch, of which all times were fired.
+using fired_stretches = std::map<wall_time, wall_time>;
+/// Of more than these the earliest is forgotten.
+inline constexpr std::size_t most_stretches = 16;
+void note_fired(fired_stretches& all, const calendar::timetable& t, wall_time nominal);
+bool was_fired(const fired_stretches& all, wall_time nominal) noexcept;
+/// The first time after this one that was not fired.
+std::optional<wall_time> next_unfired(const fired_stretches& all, const calendar::timetable& t,
+                                      wall_time after);
+
 struct schedule {
   std::string name;
   std::string tube;
@@ -32,9 +48,10 @@ struct schedule {
   std::string zone;  ///< empty: UTC
   if_missed missed{if_missed::once};
   new_task what;      ///< without key and time
-  wall_time next{0};  ///< the time to fire; what was before it is done with
+  wall_time next{0};  ///< the time to fire, unless the clock is set back before it
   wall_time last{0};  ///< the time that was fired last; 0: none
   std::uint64_t fired{0};
+  fired_stretches stretches;
 };
 
 /// A schedule as it is shown.
@@ -57,7 +74,8 @@ bool is_schedule_name(std::string_view name) noexcept;
 /// The key of a firing: "nightly@2026-11-16T02:30:00Z".
 std::string key_of_firing(const std::string& name, wall_time nominal);
 
-/// Which times are to be fired now: of those from `s.next` on that have come. In order.
+/// Which times are to be fired now: of those from `s.next` on that have come and were not fired. In
+/// order.
 std::vector<wall_time> due_times(const calendar::timetable& t, const schedule& s, wall_time now);
 
 /// As the text of a note.

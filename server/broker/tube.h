@@ -31,9 +31,12 @@ struct tube {
   alarm_queue::id pause_end;
   nanoseconds pause{0};
 
+  due_order due_mark{no_due_mark};  ///< tube_record::due_mark, as the next batch may have it
+  bool mark_is_raised{false};       ///< and none has it yet
   /// When the first delayed task is due, as the broker has noted it.
   wall_time noted_due{0};
   bool is_noted{false};
+  bool is_falling{false};  ///< in the queue of those whose time has come
 
   std::uint64_t total{0};
   std::uint64_t reserves{0};

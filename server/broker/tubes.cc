@@ -78,6 +78,8 @@ bool broker::is_used(const tube& t) noexcept {
 void broker::drop_if_unused(tube& t) {
   if (is_used(t) || t.changed) return;
   if (t.is_noted) due_.erase({t.noted_due, &t});
+  if (t.is_falling) std::erase(falling_, &t);
+  if (t.mark_is_raised) std::erase(raised_marks_, &t);
   alarms_.stop(t.pause_end);
   if (t.in_store) removed_tubes_.push_back(t.number);
   // The last one takes its place in the list.

@@ -1,6 +1,7 @@
 // What is shown: tasks, tubes, the server.
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "broker.h"
@@ -14,6 +15,7 @@ task_view broker::view_of(entry& e) {
   v.age = std::max<nanoseconds>(wall_ - e.fields.created, 0);
   if (e.fields.state == task_state::reserved) {
     v.time_left = std::chrono::nanoseconds(e.lease_end - now_).count();
+    v.fields.lease_end = due_after(wall_, std::max<nanoseconds>(v.time_left, 0));
   } else if (e.fields.state == task_state::delayed) {
     v.time_left = e.fields.due - wall_;
   }
@@ -80,7 +82,7 @@ server_view broker::view_of_all() {
   v.bytes_written = f.bytes_written;
   v.disk_bytes = f.disk_bytes;
   v.in_memory = entries_.size();
-  v.uptime = (wall_ - start_) / 1'000'000'000;
+  v.uptime = std::chrono::duration_cast<std::chrono::seconds>(now_ - start_).count();
   v.draining = draining_;
   return v;
 }
@@ -113,8 +115,10 @@ void broker::run_show(client& c, const command& cmd) {
           shown = list(*t, t->buried, cmd);
           break;
         case task_state::ready:
-        case task_state::reserved:
           shown = list(*t, t->ready, cmd);
+          break;
+        case task_state::reserved:
+          shown = list_reserved(*t, cmd);
           break;
       }
       break;

@@ -1,10 +1,11 @@
 // Leases, and clients that wait for a task.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "broker.h"
-#include "mix.h"
+#include "keyed_hash.h"
 
 namespace verge::server {
 
@@ -20,8 +21,11 @@ clock::time_point after(clock::time_point now, nanoseconds d) noexcept {
 
 }  // namespace
 
-lease_token broker::new_token(const entry& e) const noexcept {
-  return mix(options_.seed ^ mix(e.fields.id * 0x9e3779b97f4a7c15U + e.fields.reserves + 1)) | 1;
+/// No two leases that this process gives have the same message.
+lease_token broker::new_token(const entry& e) noexcept {
+  const lease_token token = keyed_hash(
+      options_.token_key, std::array{e.fields.id, std::uint64_t{e.fields.reserves}, ++leases_});
+  return token != 0 ? token : 1;
 }
 
 /// The first of all ready tasks in the tubes that the client watches.
@@ -78,9 +82,13 @@ bool broker::hand_out(client& c) {
   r.what = answer::reserved;
   r.number = std::min<std::uint64_t>(c.wants_, 1);
   lease(c, *e, false, r.task);
-  while (r.number < c.wants_ && (e = best_for(c)) != nullptr) {
+  // Of several, as many as the client has room for.
+  const std::size_t most = c.wants_ > 1 ? c.admits(c.said_) : 0;
+  std::size_t bytes = r.task.body->size();
+  while (r.number < c.wants_ && bytes < most && (e = best_for(c)) != nullptr) {
     ++r.number;
     lease(c, *e, false, r.more.emplace_back());
+    bytes += r.more.back().body->size();
   }
   say(c, std::move(r));
   return true;
@@ -89,6 +97,7 @@ bool broker::hand_out(client& c) {
 /// Ready tasks go to the clients that wait, the first to come first.
 void broker::serve(tube& t) {
   while (!t.waiting.empty() && !is_paused(t) && first_of(t, t.ready) != nullptr) {
+    if (is_round_full()) return unserved_.push_back(t.number);
     client& c = *t.waiting.begin()->second;
     stop_waiting(c);
     hand_out(c);
@@ -136,10 +145,7 @@ void broker::stop_waiting(client& c) {
   c.wait_end_ = {};
   --figures_.waiting;
   for (tube* t : c.watched_) t->waiting.erase({c.wait_number_, &c});
-  if (!c.resumed_ && !c.behind_.empty()) {
-    c.resumed_ = true;
-    resumed_.push_back(&c);
-  }
+  resume_later(c);
 }
 
 void broker::on_wait_end(broker& b, void* about) {
@@ -174,6 +180,7 @@ void broker::on_pause_end(broker& b, void* about) {
   t.pause = 0;
   t.on_disk.paused_until = 0;
   t.on_disk.pause = 0;
+  b.change(t);  // or a clock that is set back would let it begin again at a restart
   b.serve(t);
 }
 

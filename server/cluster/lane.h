@@ -38,7 +38,8 @@ class lane {
 
 /// Commands that are not answered.
 inline bool is_silent(verb v) noexcept {
-  return v == verb::give_up || v == verb::arrive || v == verb::leave || v == verb::half_close;
+  return v == verb::give_up || v == verb::arrive || v == verb::leave || v == verb::half_close ||
+         v == verb::go_on;
 }
 
 }  // namespace verge::server::cluster

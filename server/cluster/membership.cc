@@ -38,6 +38,8 @@ membership::membership(runtime& rt, membership_options options)
       layout_(prepare_tables(options_)),
       leases_(options_.database, options_.times) {
   options_.me.name = random_name();
+  // The limits of a receiver are over all shards.
+  options_.push.house = std::make_shared<push::push_house>(runtime_, options_.push);
 }
 
 void membership::start(std::string peer, std::string tasks, std::string http) {
@@ -235,6 +237,7 @@ void membership::serve(const held_shard& h, std::chrono::nanoseconds asked) {
   options.id_divisor = layout_.shards;
   options.shared = true;
   options.seed ^= static_cast<std::uint64_t>(h.epoch) * 0x9e3779b97f4a7c15U;
+  options.token_key.second ^= static_cast<std::uint64_t>(h.epoch);
   options.elsewhere = [this, mine = h.shard](const std::string& tube) {
     return shard_of(tube) != mine;
   };

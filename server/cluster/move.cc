@@ -63,16 +63,19 @@ class writer {
  public:
   explicit writer(store& to) : to_(to) {}
 
-  tube_number tube_for(const tube_record& from) {
+  /// `from` is the tube in the other store, or one that is known by its name alone, so far.
+  void add_tube(const tube_record& from) {
     const auto [found, is_new] = tubes_.try_emplace(from.name);
     tube_record& t = found->second;
     if (is_new) {
       t.number = static_cast<tube_number>(tubes_.size());
       t.name = from.name;
+    }
+    if (from.pause != 0) {
       t.paused_until = from.paused_until;
       t.pause = from.pause;
     }
-    return t.number;
+    t.due_mark = std::max(t.due_mark, from.due_mark);
   }
 
   void add(const std::string& tube, stored_task t, std::string body) {
@@ -107,7 +110,6 @@ class writer {
     b.notes = std::move(notes);
     b.id_ceiling = std::max(ids_, marks.id_ceiling * factor);
     b.burial_ceiling = std::max(burials_, marks.burial_ceiling);
-    b.clock_mark = marks.clock_mark;
     to_.write(b);
   }
 
@@ -186,7 +188,9 @@ move_report move_to_database(const std::string& directory, const postgres::link_
   for (const tube_record& t : known.tubes) {
     const std::uint32_t shard = shard_of_tube(t.name, layout.shards);
     writer& w = writers[shard];
-    static_cast<void>(w.tube_for(t));
+    tube_record there = t;
+    if (there.due_mark != no_due_mark) there.due_mark.id = t.due_mark.id * layout.shards + shard;
+    w.add_tube(there);
     ++report.tubes;
     report.tasks += read_tube(*from, t.number, [&](stored_task s, std::string body) {
       s.fields.id = s.fields.id * layout.shards + shard;
@@ -219,21 +223,20 @@ move_report move_to_directory(const postgres::link_options& from, const std::str
     const recovered known = shard->recover();
     marks.id_ceiling = std::max(marks.id_ceiling, known.id_ceiling);
     marks.burial_ceiling = std::max(marks.burial_ceiling, known.burial_ceiling);
-    marks.clock_mark = std::max(marks.clock_mark, known.clock_mark);
     for (const note& n : known.notes) {
       if (!is_once(n)) notes.push_back(n);
     }
     for (const tube_record& t : known.tubes) {
       // A task on its way to a tube of another shard has arrived: here all tubes are in one place.
       const bool on_its_way = t.name == outbox;
-      if (!on_its_way) static_cast<void>(w.tube_for(t));
+      if (!on_its_way) w.add_tube(t);
       report.tasks += read_tube(*shard, t.number, [&](stored_task s, std::string body) {
         std::string tube = t.name;
         if (on_its_way) {
           tube = std::exchange(s.fields.dead_letter, {});
           tube_record named;
           named.name = tube;
-          static_cast<void>(w.tube_for(named));
+          w.add_tube(named);
         }
         w.add(tube, std::move(s), std::move(body));
       });

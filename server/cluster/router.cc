@@ -16,7 +16,7 @@ void router::submit(std::span<request> requests) {
       if (found == sessions_.end()) {
         // One that leaves twice, or has never come, has no session.
         if (r.what.what == verb::leave) r.from->left();
-        if (r.what.what == verb::leave || r.what.what == verb::half_close) continue;
+        if (is_silent(r.what.what) && r.what.what != verb::arrive) continue;
         found = sessions_.emplace(r.from.get(), std::make_shared<session>(*this, r.from)).first;
         go(runtime_, &session::run, found->second).detach();
       }

@@ -121,7 +121,7 @@ void session::collect() {
       left_ = true;
     } else if (e.what.what == verb::half_close) {
       half_closed_ = true;
-    } else if (e.what.what != verb::arrive) {
+    } else if (e.what.what != verb::arrive && e.what.what != verb::go_on) {
       work_.push_back(std::move(e.what));
     }
   }
@@ -151,7 +151,7 @@ verge::task<> session::run(std::shared_ptr<session> self) {
   for (;;) {
     me.collect();
     if (me.left_) break;
-    if (me.work_.empty()) {
+    if (me.work_.empty() || me.front_->admits(0) == 0) {
       static_cast<void>(co_await recv(me.woken_));
     } else {
       co_await me.execute_first();

@@ -3,7 +3,7 @@
 // their task is cancelled; in the middle the server is killed with -9 and started again. At the end
 // it is counted: how many were lost, early, or handed out although they had been paid.
 //
-//   orders_demo VERGE [--orders N] [--factor F] [--dir DIR] [--quick]
+//   orders_demo VERGE [--orders N] [--factor F] [--dir DIR] [--quick] [-- ARGUMENTS OF verge serve]
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -22,6 +22,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/peers.h"
@@ -38,11 +39,12 @@ using steady = std::chrono::steady_clock;
 
 constexpr std::size_t at_once = 256;
 
-enum class state : std::uint8_t { none, put, paid, expired };
+enum class state : std::uint8_t { none, put, paid, expired, missing };
 
 struct order {
   std::atomic<state> is{state::none};
   bool paying{false};
+  bool in_doubt{false};       ///< a cancel was sent, and the server was killed before it answered
   steady::time_point due{};   ///< not handed out before
   steady::time_point pays{};  ///< if it is paid
 };
@@ -51,9 +53,12 @@ struct scene {
   std::size_t orders{1'000'000};
   double factor{30};
   std::string dir{"."};
+  std::vector<std::string> arguments;  ///< of the server
   std::uint16_t port{0};
   std::vector<order> all;
   std::atomic<std::size_t> placed{0}, paid{0}, expired{0}, early{0}, handed_out_paid{0}, again{0};
+  std::atomic<std::size_t> missing{0};  ///< were acknowledged, and are not there
+  std::size_t settled() const { return paid.load() + expired.load() + missing.load(); }
   std::atomic<bool> all_placed{false};
   std::atomic<bool> finished{false};
 };
@@ -110,6 +115,21 @@ void place_orders(scene& s) {
   s.all_placed.store(true);
 }
 
+/// What the server says of the cancel of an order.
+void settle(scene& s, order& o, const std::string& r) {
+  state was = state::put;
+  if (r.starts_with("CANCELLED") || (r.starts_with("NOT_FOUND") && o.in_doubt)) {
+    if (o.is.compare_exchange_strong(was, state::paid)) s.paid.fetch_add(1);
+  } else if (r.starts_with("NOT_FOUND")) {
+    // It has expired, and was handed out before this, or it is lost.
+    if (o.is.compare_exchange_strong(was, state::missing)) s.missing.fetch_add(1);
+  } else if (r.starts_with("TAKEN")) {
+    std::this_thread::sleep_for(1ms);  // the shop was too slow, and the order has expired
+  } else {
+    throw std::runtime_error(r);
+  }
+}
+
 /// Pays what it is time for, again and again until all that are to be paid are.
 void pay_orders(scene& s) {
   std::size_t first = 0;  // all before are settled
@@ -134,22 +154,33 @@ void pay_orders(scene& s) {
       }
       std::string bytes;
       for (const std::size_t i : batch) bytes += "cancel order-" + std::to_string(i) + "\r\n";
+      // Until it is answered it is not known whether the server has done it.
+      std::vector<bool> before;
+      for (const std::size_t i : batch) before.push_back(std::exchange(s.all[i].in_doubt, true));
       w.send(bytes);
-      for (const std::size_t i : batch) {
+      for (std::size_t k = 0; k < batch.size(); ++k) {
+        order& o = s.all[batch[k]];
         const std::string r = w.reply();
-        // NOT_FOUND: cancelled before the crash, and the answer was lost. TAKEN or handed out: the
-        // shop was too slow, and the order has expired.
-        if (r.starts_with("CANCELLED") || r.starts_with("NOT_FOUND")) {
-          state was = state::put;
-          if (s.all[i].is.compare_exchange_strong(was, state::paid)) s.paid.fetch_add(1);
-        } else if (r.starts_with("TAKEN")) {
-          std::this_thread::sleep_for(1ms);
-        } else {
-          throw std::runtime_error(r);
-        }
+        o.in_doubt = before[k];
+        settle(s, o, r);
       }
     }
   });
+}
+
+/// Whether the server has no task any more.
+bool is_empty(const scene& s) {
+  try {
+    const std::string stats = wire(s.port).ask("stats\r\n");
+    for (const char* const what : {"ready", "reserved", "delayed", "buried"}) {
+      if (stats.find("current-jobs-" + std::string(what) + ": 0\n") == std::string::npos) {
+        return false;
+      }
+    }
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 /// Takes what has fallen due: orders that were not paid.
@@ -171,6 +202,7 @@ void expire_orders(scene& s) {
         if (was == state::paid) s.handed_out_paid.fetch_add(1);
         if (was == state::expired) s.again.fetch_add(1);
         if (was != state::expired) s.expired.fetch_add(1);
+        if (was == state::missing) s.missing.fetch_sub(1);
         bytes += "delete " + r.substr(9, r.find(' ', 9) - 9) + "\r\n";
       }
       w.send(bytes);
@@ -183,9 +215,10 @@ int play(scene& s, const std::string& tool) {
   const scratch_directory dir(s.dir);
   s.port = free_port();
   s.all = std::vector<order>(s.orders);
-  const std::vector<std::string> command{tool,       "serve",
-                                         "--listen", "127.0.0.1:" + std::to_string(s.port),
-                                         "--data",   (dir.path() / "tasks").string()};
+  std::vector<std::string> command{tool,       "serve",
+                                   "--listen", "127.0.0.1:" + std::to_string(s.port),
+                                   "--data",   (dir.path() / "tasks").string()};
+  command.insert(command.end(), s.arguments.begin(), s.arguments.end());
   auto server = std::make_unique<server_process>(command, s.port);
   std::printf("%zu orders; thirty minutes are %.0f seconds here (a factor of %.0f)\n", s.orders,
               1800 / s.factor, s.factor);
@@ -196,8 +229,7 @@ int play(scene& s, const std::string& tool) {
   bool killed = false;
   const auto begin = steady::now();
   auto last = begin;
-  // The last order's time, and as much again for a machine that is slow.
-  while (s.paid.load() + s.expired.load() < s.orders) {
+  while (s.settled() < s.orders) {
     std::this_thread::sleep_for(100ms);
     if (!killed && s.placed.load() >= s.orders / 2) {
       killed = true;
@@ -213,15 +245,15 @@ int play(scene& s, const std::string& tool) {
                   s.paid.load(), s.expired.load());
       std::fflush(stdout);
     }
-    const auto last_due = s.all_placed.load() ? s.all.back().due : steady::time_point::max();
-    if (s.all_placed.load() && steady::now() > last_due + 120s) break;
+    // After the time of the last one no more come if there are none, or if none comes for long.
+    if (!s.all_placed.load() || steady::now() < s.all.back().due + 1s) continue;
+    if (is_empty(s) || steady::now() > s.all.back().due + 120s) break;
   }
   s.finished.store(true);
   placing.join();
   paying.join();
   expiring.join();
-  const std::size_t settled = s.paid.load() + s.expired.load();
-  const std::size_t lost = s.orders - settled;
+  const std::size_t lost = s.orders - s.paid.load() - s.expired.load();
   std::printf("\n\n%zu placed, %zu paid and cancelled, %zu expired and handed out\n",
               s.placed.load(), s.paid.load(), s.expired.load());
   std::printf("%zu lost, %zu early, %zu cancelled ones handed out", lost, s.early.load(),
@@ -256,6 +288,9 @@ int main(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--quick") == 0) {
       s.orders = 20'000;
       s.factor = 300;
+    } else if (std::strcmp(argv[i], "--") == 0) {
+      s.arguments.assign(argv + i + 1, argv + argc);
+      break;
     } else if (tool.empty() && argv[i][0] != '-') {
       tool = argv[i];
     } else {

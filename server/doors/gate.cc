@@ -183,6 +183,7 @@ scope scope_of(verb v) noexcept {
     case verb::say:
     case verb::give_up:
     case verb::half_close:
+    case verb::go_on:
     case verb::quit:
     case verb::leave:
       break;

@@ -85,45 +85,52 @@ bool tls_door::reload(std::string& why) {
   }
 }
 
-void tls_door::take(tcp_conn client, std::function<void(stream_socket)> serve) {
+void tls_door::take(tcp_conn client, crowd& of, crowd::place place, service serve) {
   if (in_handshake_.load() >= options_.most_in_handshake) return;  // closed at once
   in_handshake_.fetch_add(1);
   open_.fetch_add(1);
-  go(run(std::move(client), std::move(serve))).detach();
+  auto shared = std::make_shared<tcp_conn>(std::move(client));
+  const std::uint64_t newcomer = of.wait(shared, std::move(place));
+  go(run(std::move(shared), of, newcomer, std::move(serve))).detach();
 }
 
-verge::task<> tls_door::run(tcp_conn conn, std::function<void(stream_socket)> serve) {
-  auto client = std::make_shared<tcp_conn>(std::move(conn));
-  client->set_deadline(clock::now() + options_.handshake);
+/// The first bytes for the server may come with the end of the handshake.
+verge::task<bool> tls_door::shake_hands(tcp_conn& client, std::shared_ptr<tls_session>& s) {
+  client.set_deadline(clock::now() + options_.handshake);
   std::array<char, read_at_once> bytes;
-  std::shared_ptr<tls_session> s;
-  bool ready = false;
   for (;;) {
-    const auto got = co_await client->read_some(bytes);
-    if (got.error) break;
+    const auto got = co_await client.read_some(bytes);
+    if (got.error) co_return false;
     if (s == nullptr) s = std::make_shared<tls_session>(*current(), tls_session::side::server);
     s->feed({bytes.data(), got.bytes});
     const auto state = s->shake_hands();
     const std::string out = s->outgoing();
     if (!out.empty()) {
-      const auto sent = co_await client->write_all(out);
-      if (sent.error) break;
+      const auto sent = co_await client.write_all(out);
+      if (sent.error) co_return false;
     }
-    ready = state == tls_session::state::done;
-    if (state != tls_session::state::wants_more) break;
+    if (state != tls_session::state::wants_more) co_return state == tls_session::state::done;
   }
+}
+
+verge::task<> tls_door::run(std::shared_ptr<tcp_conn> client, crowd& of, std::uint64_t newcomer,
+                            service serve) {
+  std::shared_ptr<tls_session> s;
+  const bool shaken = co_await shake_hands(*client, s);
   in_handshake_.fetch_sub(1);
-  auto ends = ready ? unix_conn::pair() : result<std::pair<unix_conn, unix_conn>>{};
-  if (!ready || ends.error) {
+  crowd::place place = of.admit(newcomer);
+  auto ends = shaken && place ? unix_conn::pair() : result<std::pair<unix_conn, unix_conn>>{};
+  if (!shaken || !place || ends.error) {
     static_cast<void>(client->close());
     open_.fetch_sub(1);
     co_return;
   }
   client->set_deadline(no_deadline);
   auto plain = std::make_shared<unix_conn>(std::move(ends->first));
-  serve(std::move(ends->second));
+  serve(std::move(ends->second), std::move(place));
   auto sending = go(send_to_client(s, client, plain));
-  // From the client to the server. The first bytes may have come with the end of the handshake.
+  // From the client to the server.
+  std::array<char, read_at_once> bytes;
   for (;;) {
     std::string in;
     const auto state = s->read(in);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,8 @@
 
 #include <verge/net.h>
 #include <verge/task.h>
+
+#include "crowd.h"
 
 struct ssl_ctx_st;
 
@@ -23,6 +26,8 @@ struct ssl_ctx_st;
 /// before the second is started. A connection on which no handshake has begun has no such state:
 /// it costs a descriptor and a task.
 namespace verge::server {
+
+class tls_session;
 
 struct tls_options {
   std::string certificate;  ///< a file in PEM, with its chain
@@ -44,9 +49,12 @@ class tls_door {
   /// false then, and `why` says so.
   bool reload(std::string& why);
 
-  /// Takes a client's connection: after the handshake `serve` gets the plain end. On a task of the
-  /// runtime. The door has to outlive all of it.
-  void take(tcp_conn client, std::function<void(stream_socket)> serve);
+  /// What serves a connection after the handshake: its plain end, and its place in the crowd.
+  using service = std::function<void(stream_socket, crowd::place)>;
+
+  /// Takes a client's connection, which is a newcomer in its crowd until its handshake is done. On a
+  /// task of the runtime. Door and crowd have to outlive all of it.
+  void take(tcp_conn client, crowd& of, crowd::place place, service serve);
 
   /// Connections in a handshake, and all.
   std::size_t in_handshake() const noexcept { return in_handshake_.load(); }
@@ -57,7 +65,9 @@ class tls_door {
 
   context make_context() const;
   context current();
-  verge::task<> run(tcp_conn client, std::function<void(stream_socket)> serve);
+  verge::task<bool> shake_hands(tcp_conn& client, std::shared_ptr<tls_session>& s);
+  verge::task<> run(std::shared_ptr<tcp_conn> client, crowd& of, std::uint64_t newcomer,
+                    service serve);
 
   const tls_options options_;
   std::mutex lock_;

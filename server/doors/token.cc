@@ -5,6 +5,7 @@
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,6 +104,21 @@ nlohmann::ordered_json record_json(const token_record& r) {
   return j;
 }
 
+[[noreturn]] void cannot_write(const std::string& path, int error) {
+  throw std::runtime_error("the tokens cannot be written to " + path + ": " +
+                           std::generic_category().message(error));
+}
+
+struct descriptor_owner {
+  explicit descriptor_owner(int n) noexcept : number(n) {}
+  descriptor_owner(const descriptor_owner&) = delete;
+  descriptor_owner& operator=(const descriptor_owner&) = delete;
+  ~descriptor_owner() {
+    if (number >= 0) ::close(number);
+  }
+  const int number;
+};
+
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
   throw std::runtime_error("the tokens in " + path + " cannot be used: " + why +
                            "; `verge token add` writes such a file");
@@ -167,21 +183,34 @@ token_file token_file::read(const std::string& path) {
   return f;
 }
 
-void token_file::write(const std::string& path) const {
+void token_file::change(const std::string& path, const std::function<void(token_file&)>& f) {
+  // The directory is locked, as the file is replaced by another one.
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  const descriptor_owner directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.number < 0) cannot_write(path, errno);
+  while (::flock(directory.number, LOCK_EX) != 0) {
+    if (errno != EINTR) cannot_write(path, errno);
+  }
+  token_file file = read(path);
+  f(file);
+  file.write(path, directory.number);
+}
+
+void token_file::write(const std::string& path, int directory) const {
   nlohmann::ordered_json document;
   document["tokens"] = nlohmann::ordered_json::array();
   for (const token_record& r : tokens_) document["tokens"].push_back(record_json(r));
   const std::string text = document.dump(1) + "\n";
   const std::string next = path + ".new";
-  const int fd = ::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  const bool written = fd >= 0 &&
-                       ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                       ::fsync(fd) == 0;
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (!written || std::rename(next.c_str(), path.c_str()) != 0) {
-    throw std::runtime_error("the tokens cannot be written to " + path + ": " +
-                             std::generic_category().message(written ? errno : error));
+  const descriptor_owner fd(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const bool written =
+      fd.number >= 0 &&
+      ::write(fd.number, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      ::fsync(fd.number) == 0;
+  // The directory last: the new name is on disk, too.
+  if (!written || std::rename(next.c_str(), path.c_str()) != 0 || ::fsync(directory) != 0) {
+    cannot_write(path, errno);
   }
 }
 

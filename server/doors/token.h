@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,8 +51,10 @@ class token_file {
  public:
   /// Throws std::runtime_error, with what to do, if the file cannot be read or understood.
   static token_file read(const std::string& path);
-  /// Replaces the file as a whole, readable by its owner alone. Throws std::runtime_error.
-  void write(const std::string& path) const;
+  /// Reads the file, lets `f` change it, and replaces it as a whole, readable by its owner alone; it
+  /// is on disk then. Others that change it wait meanwhile, in other processes too. Throws
+  /// std::runtime_error, and what `f` throws: then the file is as it was.
+  static void change(const std::string& path, const std::function<void(token_file&)>& f);
 
   /// Fills in id, hash and time, and returns the token's text, which is nowhere else.
   std::string add(token_record r, wall_time now);
@@ -61,6 +64,8 @@ class token_file {
   const std::vector<token_record>& tokens() const noexcept { return tokens_; }
 
  private:
+  void write(const std::string& path, int directory) const;
+
   std::vector<token_record> tokens_;
 };
 

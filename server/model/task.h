@@ -151,7 +151,7 @@ outcome may_remove(const task& t, lease_token token) noexcept;
 outcome reschedule(task& t, wall_time now, nanoseconds delay) noexcept;
 /// A dead task is buried.
 void bury_dead(task& t, std::uint64_t burial) noexcept;
-/// Or it is ready in its dead-letter tube, with attempts counted anew, without its key and its URL.
+/// Or it is ready in its dead-letter tube: without a limit of attempts, its key and its URL.
 void move_dead(task& t, tube_number to, wall_time now);
 
 /// Tube names: 1 to 200 bytes of A-Z a-z 0-9 - + / ; . $ _ ( ), not beginning with a hyphen.

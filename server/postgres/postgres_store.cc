@@ -112,7 +112,6 @@ class postgres_store final : public store {
       const std::int64_t value = found[0].number(i, 1);
       if (found[0].at(i, 0) == "ids") r.id_ceiling = static_cast<task_id>(value);
       if (found[0].at(i, 0) == "burials") r.burial_ceiling = static_cast<std::uint64_t>(value);
-      if (found[0].at(i, 0) == "clock") r.clock_mark = value;
     }
     for (int i = 0; i < found[1].size(); ++i) {
       r.tubes.push_back(
@@ -319,7 +318,6 @@ class postgres_store final : public store {
     };
     if (b.id_ceiling) mark("ids", number(*b.id_ceiling));
     if (b.burial_ceiling) mark("burials", number(*b.burial_ceiling));
-    if (b.clock_mark) mark("clock", *b.clock_mark);
     return all;
   }
 

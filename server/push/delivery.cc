@@ -29,6 +29,8 @@ constexpr nanoseconds second = 1'000'000'000;
 constexpr std::size_t most_addresses = 3;
 /// After the head of a response its body is waited for no longer than this.
 constexpr auto patience_for_body = 1s;
+/// A name that takes longer than this, and is not found then, has a name server that hangs.
+constexpr auto patience_for_names = 1s;
 
 std::string_view type_of(const std::string& body) {
   if (nlohmann::json::accept(body)) return "application/json";
@@ -90,19 +92,21 @@ bool is_redirection(int status) noexcept {
   return status == 301 || status == 302 || status == 307 || status == 308;
 }
 
-/// The addresses of the receiver that may be connected to.
+/// The addresses of the receiver that may be connected to. `hung`: no name server has answered.
 verge::task<addresses> find(const post_office& with, url to, clock::time_point deadline,
-                            bool& refused) {
+                            bool& refused, bool& hung) {
   chan<addresses> asked = with.names.resolve(to.host, to.port);
   addresses a;
-  const auto left = std::max<clock::duration>(deadline - clock::now(), 0ns);
+  const auto begin = clock::now();
+  const auto patience = std::clamp<clock::duration>(deadline - begin, 0ns, with.names.patience());
   std::optional<addresses> got;
-  static_cast<void>(co_await verge::select(recv(asked, got), recv(verge::after(left))));
+  static_cast<void>(co_await verge::select(recv(asked, got), recv(verge::after(patience))));
   if (got) {
     a = std::move(*got);
   } else {
     a.why = "the name server does not answer in time";
   }
+  hung = a.found.empty() && (!got || clock::now() - begin >= patience_for_names);
   if (a.found.empty()) {
     a.why = "cannot resolve " + to.host + ": " + a.why;
     co_return a;
@@ -154,31 +158,53 @@ verge::task<std::string> exchange(const post_office& with, const parcel& p, cons
   co_return why;
 }
 
+/// One hop: a request to one receiver. Nothing if it redirects, to `to`.
+verge::task<std::optional<receipt>> visit(const post_office& with, const parcel& p, url& to,
+                                          clock::time_point deadline, ending& how) {
+  bool refused = false;
+  bool hung = false;
+  const addresses a = co_await find(with, to, deadline, refused, hung);
+  if (a.found.empty()) {
+    if (hung) how = ending::hung;
+    receipt r = failed(a.why);
+    r.refused = refused;
+    r.give_up = refused;
+    co_return r;
+  }
+  http::response_reader got;
+  const std::string why = co_await exchange(with, p, to, a.found, deadline, got);
+  if (!why.empty()) {
+    if (clock::now() >= deadline) how = ending::hung;
+    co_return failed(why);
+  }
+  how = ending::answered;
+  if (!is_redirection(got.status())) co_return judged(got);
+  const auto next = redirected(to, got.header("location"));
+  if (!next)
+    co_return failed("HTTP " + std::to_string(got.status()) +
+                     " to where it cannot be followed: " + got.header("location"));
+  to = *next;
+  co_return std::nullopt;
+}
+
 }  // namespace
 
-verge::task<receipt> deliver(const post_office& with, parcel p) {
+verge::task<receipt> deliver(const post_office& with, turnstile& at, parcel p) {
   const clock::time_point deadline = clock::now() + std::chrono::nanoseconds(p.timeout);
   url to = p.to;
-  for (int hops = 0;; ++hops) {
-    bool refused = false;
-    const addresses a = co_await find(with, to, deadline, refused);
-    if (a.found.empty()) {
-      receipt r = failed(a.why);
-      r.refused = refused;
-      r.give_up = refused;
+  for (int hops = 0; hops <= most_redirections; ++hops) {
+    nanoseconds come_back = 0;
+    if (!at.enter(to, come_back)) {
+      receipt r;
+      r.postponed = come_back;
       co_return r;
     }
-    http::response_reader got;
-    const std::string why = co_await exchange(with, p, to, a.found, deadline, got);
-    if (!why.empty()) co_return failed(why);
-    if (!is_redirection(got.status())) co_return judged(got);
-    const auto next = redirected(to, got.header("location"));
-    if (!next)
-      co_return failed("HTTP " + std::to_string(got.status()) +
-                       " to where it cannot be followed: " + got.header("location"));
-    if (hops == most_redirections) co_return failed("too many redirections");
-    to = *next;
+    ending how = ending::other;
+    const auto r = co_await visit(with, p, to, deadline, how);
+    at.leave(how);
+    if (r) co_return *r;
   }
+  co_return failed("too many redirections");
 }
 
 std::optional<nanoseconds> parse_retry_after(std::string_view value, wall_time now) {

@@ -29,14 +29,14 @@ constexpr std::uint64_t most_at_once = 64;
 
 /// A tube that is pushed.
 struct pusher::feed {
-  explicit feed(std::string name) : tube(std::move(name)) {}
+  feed(std::string name, std::size_t beside) : tube(std::move(name)), room(beside) {}
 
   const std::string tube;
   const std::shared_ptr<inbox> in{std::make_shared<inbox>()};
   std::mutex lock;
   shared_push settings;   ///< under lock: replaced when they change
   bool suspended{false};  ///< under lock: the receiver wants no more, and the broker is being told
-  std::atomic<std::size_t> under_way{0};
+  places room;
   std::atomic<bool> ended{false};
   clock::time_point next_start{};  ///< by the tube's rate; of serve() alone
 
@@ -59,8 +59,8 @@ pusher::pusher(runtime& rt, command_sink& to, push_options options)
     : to_(to),
       options_(std::move(options)),
       trust_(make_trust(options_.trust)),
-      names_(options_.names),
-      hosts_(options_.hosts) {
+      house_(options_.house != nullptr ? options_.house
+                                       : std::make_shared<push_house>(rt, options_)) {
   if (!options_.may_connect) options_.may_connect = &is_public;
   to_.submit({follower_, command(verb::follow_push)});
   following_ = rt.spawn([this] { return follow(); });
@@ -135,7 +135,7 @@ void pusher::change(const std::string& tube, shared_push settings) {
     return;
   }
   if (!on) return;
-  auto made = std::make_shared<feed>(tube);
+  auto made = std::make_shared<feed>(tube, house_->hosts.limits().all / 4);
   made->settings = std::move(settings);
   feeds_[tube] = made;
   serving_.push_back(go(serve(made)));
@@ -148,8 +148,8 @@ verge::task<> pusher::serve(shared_feed f) {
   for (;;) {
     const shared_push s = f->current();
     const std::size_t most = s->concurrency;
-    const std::size_t busy = f->under_way.load();
-    if (f->ended.load() && !asked && busy == 0) break;
+    const std::size_t busy = f->room.taken();
+    if (f->ended.load() && !asked && f->room.all() == 0) break;
     if (!asked && f->may_ask() && busy < most) {
       if (s->rate != 0 && f->next_start > clock::now()) {
         co_await sleep(std::min<clock::duration>(f->next_start - clock::now(), 1s));
@@ -178,7 +178,7 @@ verge::task<> pusher::serve(shared_feed f) {
 }
 
 void pusher::start(const shared_feed& f, handed_out t) {
-  f->under_way.fetch_add(1);
+  f->room.take();
   figures_.under_way.fetch_add(1, std::memory_order_relaxed);
   // The task takes its handle out when it ends, which it cannot before this lock is released.
   std::lock_guard held(lock_);
@@ -187,9 +187,10 @@ void pusher::start(const shared_feed& f, handed_out t) {
 }
 
 verge::task<> pusher::send(pusher* me, shared_feed f, handed_out t, std::uint64_t number) {
+  places::ticket place;
   try {
     const shared_push s = f->current();
-    co_await me->attempt(*f, t, *s);
+    co_await me->attempt(f, place, t, *s);
   } catch (const verge::cancelled&) {
     // The server ends: the task is given back when its feed leaves.
   } catch (const std::exception& e) {
@@ -200,7 +201,7 @@ verge::task<> pusher::send(pusher* me, shared_feed f, handed_out t, std::uint64_
     me->sending_.erase(number);
   }
   me->figures_.under_way.fetch_sub(1, std::memory_order_relaxed);
-  f->under_way.fetch_sub(1);
+  f->room.leave(place);
   f->in->wake();  // the last: the pusher may be destroyed once all feeds have ended
 }
 
@@ -212,7 +213,52 @@ void pusher::give_up(const handed_out& t, std::string why) {
   submit(std::move(c));
 }
 
-verge::task<> pusher::attempt(feed& f, const handed_out& t, const push_settings& s) {
+/// One delivery, at the receivers that it is sent and redirected to. Leaves also when its task is
+/// cancelled.
+class pusher::visitor final : public turnstile {
+ public:
+  visitor(pusher& me, feed& f, places::ticket& place, const push_settings& s, bool own)
+      : me_(me), feed_(f), place_(place), most_(s.concurrency), own_(own) {}
+  ~visitor() override { leave(ending::other); }
+
+  bool enter(const url& to, nanoseconds& come_back) override {
+    const std::string host = to.receiver();
+    host_table& hosts = me_.house_->hosts;
+    const auto now = clock::now();
+    if (!hosts.enter(host, now, as_, come_back)) return false;
+    inside_ = true;
+    host_ = host;
+    begin_ = now;
+    if (feed_.room.enter(place_, host, most_, as_, std::exchange(own_, false))) return true;
+    leave(ending::other);
+    come_back = hosts.turn(host, now);
+    return false;
+  }
+  void leave(ending how) override {
+    if (!std::exchange(inside_, false)) return;
+    const auto took = clock::now() - begin_;
+    const auto count = std::chrono::nanoseconds(took).count();
+    me_.house_->hosts.leave(host_, as_, how, count);
+    feed_.room.exit(place_);
+    if (how == ending::answered) feed_.room.answered(took);
+    me_.figures_.microseconds.fetch_add(static_cast<std::uint64_t>(count / 1000),
+                                        std::memory_order_relaxed);
+  }
+
+ private:
+  pusher& me_;
+  feed& feed_;
+  places::ticket& place_;
+  const std::size_t most_;
+  bool own_;  ///< it goes to the tube's own receiver
+  bool inside_{false};
+  std::string host_;
+  standing as_{standing::unknown};
+  clock::time_point begin_{};
+};
+
+verge::task<> pusher::attempt(const shared_feed& f, places::ticket& place, const handed_out& t,
+                              const push_settings& s) {
   const std::string& own = t.fields->push != nullptr ? t.fields->push->url : std::string();
   const std::string where = own.empty() ? s.url : own;
   const auto to = parse_url(where);
@@ -220,45 +266,35 @@ verge::task<> pusher::attempt(feed& f, const handed_out& t, const push_settings&
     give_up(t, where.empty() ? "neither the task nor its tube has a URL" : "the URL is not valid");
     co_return;
   }
-  const auto begin = clock::now();
-  nanoseconds come_back = 0;
-  if (!hosts_.enter(to->receiver(), begin, come_back)) {
+  parcel p;
+  p.id = t.id;
+  p.tube = f->tube;
+  p.attempt = t.fields->reserves;
+  p.body = t.body;
+  p.to = *to;
+  p.secrets = s.secrets;
+  // It ends before the lease does: otherwise the task might be sent twice.
+  p.timeout = std::min(s.timeout, t.fields->ttr / 10 * 9);
+  const post_office with{
+      .names = house_->names, .trust = *trust_, .may_connect = options_.may_connect};
+  receipt got;
+  {
+    visitor here(*this, *f, place, s, own.empty());
+    // The timer is destroyed before `place` is, and then its function does not run.
+    const auto patience = every(f->room.patience(), [f, &place] {
+      if (f->room.give_up(place)) f->in->wake();
+    });
+    got = co_await deliver(with, here, std::move(p));
+  }
+  if (got.postponed) {
     figures_.postponed.fetch_add(1, std::memory_order_relaxed);
     command later(verb::postpone, t.id);
     later.token = t.token;
-    later.time = come_back;
+    later.time = *got.postponed;
     submit(std::move(later));
     co_return;
   }
-  /// Leaves also when the task is cancelled.
-  struct visit {
-    pusher& me;
-    const std::string host;
-    const clock::time_point begin;
-    ~visit() {
-      const auto now = clock::now();
-      const auto took = std::chrono::nanoseconds(now - begin).count();
-      me.hosts_.leave(host, now, took);
-      me.figures_.microseconds.fetch_add(static_cast<std::uint64_t>(took / 1000),
-                                         std::memory_order_relaxed);
-    }
-  };
-  receipt got;
-  {
-    const visit here{*this, to->receiver(), begin};
-    figures_.attempts.fetch_add(1, std::memory_order_relaxed);
-    parcel p;
-    p.id = t.id;
-    p.tube = f.tube;
-    p.attempt = t.fields->reserves;
-    p.body = t.body;
-    p.to = *to;
-    p.secrets = s.secrets;
-    // It ends before the lease does: otherwise the task might be sent twice.
-    p.timeout = std::min(s.timeout, t.fields->ttr / 10 * 9);
-    const post_office with{.names = names_, .trust = *trust_, .may_connect = options_.may_connect};
-    got = co_await deliver(with, std::move(p));
-  }
+  figures_.attempts.fetch_add(1, std::memory_order_relaxed);
   if (got.delivered) {
     figures_.delivered.fetch_add(1, std::memory_order_relaxed);
     command ack(verb::remove, t.id);
@@ -274,7 +310,7 @@ verge::task<> pusher::attempt(feed& f, const handed_out& t, const push_settings&
   c.time = got.retry_after;
   c.give_up = got.give_up;
   c.disable = got.disable && own.empty();
-  if (c.disable) f.suspend(where);
+  if (c.disable) f->suspend(where);
   c.url = where;
   submit(std::move(c));
 }

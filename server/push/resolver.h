@@ -1,55 +1,67 @@
 #pragma once
 
-#include <condition_variable>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include <verge/chan.h>
 #include <verge/clock.h>
-#include <verge/endpoint.h>
+#include <verge/runtime.h>
 
-/// Names to addresses. getaddrinfo() blocks, for many seconds if a name server does not answer: it
-/// runs on a few threads of its own, never on one that serves.
+#include "dns_client.h"
+#include "lookup_threads.h"
+#include "name_files.h"
+
+/// Names to addresses: by the system's files and by DNS, as the C library would do it, and by the C
+/// library where the system uses more than these.
 ///
-/// Ground rules: everything is in a core under one lock. Threads and callers share the core, so
-/// that the resolver can be destroyed while a lookup hangs: its thread ends when the lookup does.
-/// One name is looked up once at a time, however many ask for it: a name that hangs holds one
-/// thread. An answer is used for a few seconds.
+/// A name server that does not answer holds up the names that it serves, and no others: a question
+/// over DNS needs no thread, and lookups that block are kept apart by how they went before. One
+/// name is looked up once at a time, however many ask for it. An answer is used for a few seconds,
+/// also if it is that there is none; a name that has been looked up for longer than one waits for it
+/// is answered at once.
+///
+/// Ground rules: everything is in a core under one lock, which lookups share, so that the resolver
+/// can be destroyed while one hangs.
 namespace verge::server::push {
-
-struct addresses {
-  std::vector<endpoint> found;  ///< with the port that was asked for
-  std::string why;              ///< if there are none
-};
 
 class resolver {
  public:
-  /// Blocks. For tests it is another one than the system's.
-  using lookup = std::function<addresses(const std::string& host, std::uint16_t port)>;
   struct options {
-    std::size_t threads{8};
-    std::size_t most_waiting{4'096};  ///< names; more are answered with an error at once
+    std::size_t most_waiting{4'096};             ///< names; more are answered with an error at once
+    std::chrono::milliseconds patience{10'000};  ///< for one name
     std::chrono::seconds remember{5};
-    lookup look_up;  ///< nothing: the system's
+    std::chrono::seconds remember_failure{3};
+    name_paths files{};
+    lookup_threads::options threads{};
+    /// For tests. A lookup that blocks, instead of all others; a name server; what is asked for.
+    lookup_threads::lookup look_up{};
+    std::optional<endpoint> server{};
+    std::optional<bool> with_v6{};
   };
 
-  explicit resolver(options o);
+  /// `rt` has to outlive it.
+  resolver(runtime& rt, options o);
   resolver(const resolver&) = delete;
   resolver& operator=(const resolver&) = delete;
   ~resolver();
 
-  /// The channel gets one answer. May be called on any thread; does not block.
+  /// The channel gets one answer, unless the lookup hangs: one should wait for it no longer than
+  /// patience(). May be called on any thread; does not block.
   chan<addresses> resolve(const std::string& host, std::uint16_t port);
+  std::chrono::milliseconds patience() const noexcept;
 
  private:
   struct core;
-  static void work(const std::shared_ptr<core>& c);
+  static verge::task<> ask(std::shared_ptr<core> c, std::shared_ptr<const name_sources> sources,
+                           std::string host, std::uint16_t port);
 
+  runtime& runtime_;
   std::shared_ptr<core> core_;
+  lookup_threads threads_;
 };
 
 }  // namespace verge::server::push

@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <verge/chan.h>
 #include <verge/net.h>
@@ -13,6 +15,7 @@
 #include "../beanstalk/format.h"
 #include "../beanstalk/parser.h"
 #include "../broker/committer.h"
+#include "../doors/crowd.h"
 #include "../doors/door.h"
 
 /// A connection that speaks beanstalk's protocol. A task reads and submits; the committer sends
@@ -21,15 +24,31 @@
 /// Ground rules: the parser and reading belong to the reading task. What is to be sent, `out_`, is
 /// under `lock_`, and so is which side sends: the committer, or, while `slow_` is set, the writing
 /// task. The writing task alone closes the socket, under the lock, so that the number that the
-/// committer sends to is this socket's. The reading task stops while too much is under way, so a
-/// client that does not read its replies stops only itself.
+/// committer sends to is this socket's.
+///
+/// Memory. All that is on its way is counted, for the connection and for all of them: bytes that
+/// were read and are no command yet, with what is announced of a body; commands that are not
+/// answered; replies that the socket has not taken. So:
+///
+///  - A connection with too many commands under way, or too large ones, is not read from until some
+///    of them are answered.
+///  - One that does not read its replies has no further command executed (client::admits): those
+///    that were read wait. So it stops only itself.
+///  - While all connections together have more than they may, each has one command at a time, and
+///    is answered before the next is read. A command that is larger than an ordinary put is then
+///    answered OUT_OF_MEMORY. No connection waits for another, so none can keep the others waiting;
+///    and there is never more than the limit, a command and a reply of each connection.
+///
+/// While it is not read from, it is looked at from time to time whether the client has left.
 namespace verge::server {
 
 struct connection_limits {
   std::uint32_t body{beanstalk::default_body_limit};
   std::size_t connections{10'000};
-  /// Commands of one connection that are not answered yet, and bytes of answers not taken yet.
+  /// Commands of one connection that are not answered yet, and their bytes; bytes of answers not
+  /// taken yet. Each may be exceeded by one command or answer.
   std::size_t under_way{256};
+  std::size_t input{1U << 20};
   std::size_t output{256U << 10};
   /// Bytes of all connections that are on their way in or out.
   std::size_t memory{512U << 20};
@@ -41,13 +60,20 @@ struct connection_house {
   connection_limits limits;
   beanstalk::server_identity me;
   gate* door{nullptr};  ///< nothing: every client may do everything
-  std::atomic<std::size_t> open{0};
+  crowd clients{limits.connections};
   std::atomic<std::size_t> bytes{0};
+  std::atomic<std::size_t> most_bytes{0};  ///< that there ever were
+
+  bool is_short_of_memory() const noexcept {
+    return bytes.load(std::memory_order_relaxed) >= limits.memory;
+  }
+  void add(std::size_t n) noexcept;
+  void subtract(std::size_t n) noexcept { bytes.fetch_sub(n, std::memory_order_relaxed); }
 };
 
 class connection final : public client, public std::enable_shared_from_this<connection> {
  public:
-  connection(connection_house& house, stream_socket conn);
+  connection(connection_house& house, stream_socket conn, crowd::place place);
   ~connection() override;
 
   /// Starts both tasks. They keep the connection alive until both have ended.
@@ -57,30 +83,43 @@ class connection final : public client, public std::enable_shared_from_this<conn
 
   void deliver(reply r) override;
   void flush() noexcept override;
+  std::size_t admits(std::size_t said) noexcept override;
   void left() noexcept override;
 
  private:
   static verge::task<> read(std::shared_ptr<connection> self);
   static verge::task<> write(std::shared_ptr<connection> self);
-  void submit(std::vector<request>& requests);
+  bool parse(std::vector<request>& requests);
+  bool submit(std::vector<request>& requests);
+  void count_parser() noexcept;
   bool has_room() const noexcept;
+  std::size_t room_for_replies(std::size_t said) const noexcept;
   verge::task<> wait_for_room();
+  bool has_peer_finished() noexcept;
+  void notify(bool room, bool replies);
   void send_now() noexcept;
   void sent(std::size_t bytes) noexcept;
   void close() noexcept;
 
   connection_house& house_;
+  const crowd::place place_;
   stream_socket conn_;
   shared_caller caller_;
+  // The reading task's.
   beanstalk::parser parser_;
+  std::size_t in_parser_{0};  ///< as the house has it
+  bool half_closed_{false};   ///< the broker knows
+
   std::mutex lock_;
   std::string out_;
-  std::size_t pending_{0};  ///< bytes of replies that are not sent yet, in the house's too
+  std::size_t pending_{0};  ///< bytes of replies that are not sent yet
   bool slow_{false};        ///< the socket is full, or has failed: the writing task sends
   bool left_{false};
   bool closed_{false};
-  bool wants_room_{false};  ///< the reading task waits
-  std::size_t under_way_{0};
+  bool wants_room_{false};             ///< the reading task waits
+  bool wants_replies_{false};          ///< the broker waits, with commands that were submitted
+  std::deque<std::size_t> under_way_;  ///< the weights of commands, in their order
+  std::size_t input_{0};               ///< and their sum
   chan<bool> to_write_{1};
   chan<bool> room_{1};
 };

@@ -141,17 +141,21 @@ verge::task<> task_server::accept() {
       continue;
     }
     // One more than allowed is closed at once: the client sees the end of the stream.
-    if (house_->open.load() >= options_.limits.connections) continue;
+    crowd::place place = house_->clients.enter();
+    if (!place) continue;
     if (tls_ == nullptr) {
-      attend(std::move(conn));
+      attend(std::move(conn), std::move(place));
     } else {
-      tls_->take(std::move(conn), [this](stream_socket plain) { attend(std::move(plain)); });
+      tls_->take(std::move(conn), house_->clients, std::move(place),
+                 [this](stream_socket plain, crowd::place held) {
+                   attend(std::move(plain), std::move(held));
+                 });
     }
   }
 }
 
-void task_server::attend(stream_socket conn) {
-  auto made = std::make_shared<connection>(*house_, std::move(conn));
+void task_server::attend(stream_socket conn, crowd::place place) {
+  auto made = std::make_shared<connection>(*house_, std::move(conn), std::move(place));
   {
     std::lock_guard held(lock_);
     if (connections_.size() >= sweep_at_) {
@@ -198,6 +202,7 @@ void task_server::stop() {
   if (web_ != nullptr) web_->close();
   accepting_.join();
   watching_.join();
+  house_->clients.dismiss();
   {
     std::lock_guard held(lock_);
     finishing_ = true;
@@ -206,7 +211,9 @@ void task_server::stop() {
     }
   }
   // A client that does not take its replies does not keep the server from ending.
-  const auto open = [this] { return house_->open.load() + (web_ != nullptr ? web_->open() : 0); };
+  const auto open = [this] {
+    return house_->clients.count() + (web_ != nullptr ? web_->open() : 0);
+  };
   for (int i = 0; i < 500 && open() != 0; ++i) std::this_thread::sleep_for(10ms);
   if (node_ != nullptr) return node_->stop();
   pusher_->stop();

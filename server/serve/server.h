@@ -68,6 +68,8 @@ class task_server {
   void stop();
   /// Gives the broker a command, from any thread.
   void submit(std::shared_ptr<client> from, command c);
+  /// What the connections of beanstalk's protocol have on its way.
+  const connection_house& house() const noexcept { return *house_; }
   const push::push_figures& pushes() const noexcept { return pusher_->figures(); }
   /// Nothing unless the tasks are in a database.
   cluster::membership* members() noexcept { return node_ ? &node_->members() : nullptr; }
@@ -78,7 +80,7 @@ class task_server {
 
  private:
   verge::task<> accept();
-  void attend(stream_socket conn);
+  void attend(stream_socket conn, crowd::place place);
   verge::task<> watch_clock();
   void open(std::function<void(const std::string&)> on_failure);
   void open_node();

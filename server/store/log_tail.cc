@@ -1,7 +1,6 @@
 #include "log_tail.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <string_view>
 
@@ -72,35 +70,28 @@ class checksum {
   std::array<std::array<std::uint32_t, 256>, 8> table_{};
 };
 
-/// A file, to be read.
-class mapped_file {
- public:
-  explicit mapped_file(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat about {};
-    if (fd < 0 || ::fstat(fd, &about) != 0) {
-      const int error = errno;
-      if (fd >= 0) ::close(fd);
-      throw store_error("reading " + path + " failed: " + std::generic_category().message(error) +
-                        "; see that the disk works");
-    }
-    size_ = static_cast<std::size_t>(about.st_size);
-    if (size_ != 0) at_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    ::close(fd);
-    if (at_ == MAP_FAILED)
-      throw store_error("reading " + path + " failed: there is no memory for it");
+/// Reads a file whole. Mapped into memory, an error of the disk would be a signal.
+std::string read_file(const std::string& path) {
+  const auto failed = [&](int error) {
+    return store_error("reading " + path + " failed: " + std::generic_category().message(error) +
+                       "; see that the disk works");
+  };
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw failed(errno);
+  std::string bytes;
+  struct stat about {};
+  int error = ::fstat(fd, &about) == 0 ? 0 : errno;
+  if (error == 0) bytes.resize(static_cast<std::size_t>(about.st_size));
+  for (std::size_t at = 0; error == 0 && at < bytes.size();) {
+    const ssize_t n = ::pread(fd, bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
+    if (n > 0) at += static_cast<std::size_t>(n);
+    if (n == 0) bytes.resize(at);  // it was shorter
+    if (n < 0 && errno != EINTR) error = errno;
   }
-  mapped_file(const mapped_file&) = delete;
-  mapped_file& operator=(const mapped_file&) = delete;
-  ~mapped_file() {
-    if (size_ != 0) ::munmap(at_, size_);
-  }
-  std::string_view bytes() const noexcept { return {static_cast<const char*>(at_), size_}; }
-
- private:
-  void* at_{nullptr};
-  std::size_t size_{0};
-};
+  ::close(fd);
+  if (error != 0) throw failed(error);
+  return bytes;
+}
 
 class log_reader {
  public:
@@ -128,6 +119,8 @@ class log_reader {
 
   /// Where the last batch ends that can be read, and where the first record is that cannot.
   std::size_t good() const noexcept { return good_; }
+  /// Behind the last byte that is no zero.
+  std::size_t end() const noexcept { return std::max(end_, good_); }
   std::size_t bad() const noexcept { return bad_; }
 
  private:
@@ -227,26 +220,24 @@ void cut(const std::string& path, std::size_t size) {
 enum class role : std::uint8_t {
   manifest,  ///< grows, and several of its batches may be on their way to the disk at once
   last_log,
-  older_log  ///< all of it was synced before the next one was begun
+  last_unsynced,  ///< has zeros written ahead or not, and any number of batches on their way
+  older_log       ///< all of it was synced before the next one was begun
 };
 
-void mend(const std::string& path, role as) {
+void examine(const std::string& path, role as, std::vector<log_cut>& cuts) {
   using enum log_reader::finding;
-  log_reader::finding found{};
-  std::size_t good = 0;
-  std::size_t bad = 0;
-  {
-    const mapped_file log(path);
-    log_reader reader(log.bytes(), as != role::manifest);
-    found = reader.examine(as == role::manifest);
-    good = reader.good();
-    bad = reader.bad();
-  }
+  const std::string log = read_file(path);
+  log_reader reader(log, as != role::manifest);
+  const auto found = reader.examine(as == role::manifest || as == role::last_unsynced);
   if (found == damaged || (found == torn && as == role::older_log)) {
-    throw store_error("opening failed: " + path + " is damaged at byte " + std::to_string(bad) +
+    throw store_error("opening failed: " + path + " is damaged at byte " +
+                      std::to_string(reader.bad()) +
                       ", and not by a loss of power: restore a backup");
   }
-  if (found == torn || found == zeros) cut(path, good);
+  if (found != torn && found != zeros) return;
+  cuts.push_back({.path = path,
+                  .size = reader.good(),
+                  .dropped = found == torn ? reader.end() - reader.good() : 0});
 }
 
 /// The number of a log in its name; 0 if it has none.
@@ -259,8 +250,9 @@ std::uint64_t number_of(const fs::path& log) {
 
 }  // namespace
 
-void mend_log_tails(const std::string& directory) {
-  if (!fs::is_directory(directory)) return;
+std::vector<log_cut> examine_log_tails(const std::string& directory, bool unsynced) {
+  std::vector<log_cut> cuts;
+  if (!fs::is_directory(directory)) return cuts;
   bool has_data = false;
   std::map<std::uint64_t, std::string> logs;
   for (const auto& file : fs::directory_iterator(directory)) {
@@ -269,7 +261,8 @@ void mend_log_tails(const std::string& directory) {
     if (extension == ".log") logs[number_of(file.path())] = file.path().string();
   }
   std::string manifest;
-  std::getline(std::ifstream(directory + "/CURRENT"), manifest);
+  if (fs::exists(directory + "/CURRENT")) manifest = read_file(directory + "/CURRENT");
+  manifest = manifest.substr(0, manifest.find('\n'));
   // RocksDB would begin anew, and remove what there is.
   if (manifest.empty() && has_data) {
     throw store_error(
@@ -278,10 +271,16 @@ void mend_log_tails(const std::string& directory) {
         "backup, or that file, with the name of the newest MANIFEST in it");
   }
   const std::string path = directory + "/" + manifest;
-  if (!manifest.empty() && fs::is_regular_file(path)) mend(path, role::manifest);
+  if (!manifest.empty() && fs::is_regular_file(path)) examine(path, role::manifest, cuts);
+  const role last = unsynced ? role::last_unsynced : role::last_log;
   for (const auto& [number, log] : logs) {
-    mend(log, number == logs.rbegin()->first ? role::last_log : role::older_log);
+    examine(log, number == logs.rbegin()->first ? last : role::older_log, cuts);
   }
+  return cuts;
+}
+
+void cut_logs(const std::vector<log_cut>& cuts) {
+  for (const log_cut& c : cuts) cut(c.path, c.size);
 }
 
 }  // namespace verge::server

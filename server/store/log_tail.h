@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 /// The ends of RocksDB's logs after a crash or a loss of power.
 ///
@@ -11,6 +13,11 @@
 /// the last log can be torn (of the manifest, the last few): some of its sectors have reached the
 /// disk, and others, perhaps earlier ones, have not and read as zeros. No client has been told of
 /// that batch, and it can be dropped.
+///
+/// A server that does not sync its batches (durability::written) still syncs a log before it begins
+/// the next one. So of the last log any number of batches can be torn, and whole ones may follow: it
+/// is cut off at the first that is torn, and what is left is what there was at some moment before.
+/// Clients may have been told of what is cut off. A file in the directory says that this is so.
 ///
 /// RocksDB alone does not do that. It drops a batch whose end is missing, in older logs too, but
 /// refuses to open a log if a part in the middle of the last batch is missing. And if a flipped bit
@@ -27,8 +34,19 @@
 /// whole sector of zeros. It is taken for a tear.
 namespace verge::server {
 
-/// Looks at all logs of a directory that no process has open, and at its manifest. Throws
-/// store_error if one is damaged, or if the file is missing that says which of them count.
-void mend_log_tails(const std::string& directory);
+/// A log that has to end earlier than it does.
+struct log_cut {
+  std::string path;
+  std::uint64_t size{0};     ///< up to here it is right
+  std::uint64_t dropped{0};  ///< bytes behind that, without zeros that were written ahead
+};
+
+/// Looks at all logs of a directory that no process has open, and at its manifest. Changes nothing.
+/// Throws store_error if one is damaged or cannot be read, or if the file is missing that says which
+/// of them count. `unsynced`: batches of the last log were not synced one by one.
+std::vector<log_cut> examine_log_tails(const std::string& directory, bool unsynced);
+
+/// Cuts them, and syncs that.
+void cut_logs(const std::vector<log_cut>& cuts);
 
 }  // namespace verge::server

@@ -10,6 +10,17 @@ namespace verge::server {
 
 namespace {
 
+class finished_census final : public census {
+ public:
+  finished_census(const census_range& r, std::vector<std::uint64_t> counts)
+      : census(r), counts_(std::move(counts)) {}
+
+ private:
+  std::optional<std::vector<std::uint64_t>> count() override { return std::move(counts_); }
+
+  std::vector<std::uint64_t> counts_;
+};
+
 class memory_store final : public store {
  public:
   recovered recover() override {
@@ -38,7 +49,6 @@ class memory_store final : public store {
     for (const note& n : b.notes) notes_[n.name] = n.text;
     if (b.id_ceiling) marks_.id_ceiling = *b.id_ceiling;
     if (b.burial_ceiling) marks_.burial_ceiling = *b.burial_ceiling;
-    if (b.clock_mark) marks_.clock_mark = *b.clock_mark;
   }
 
   std::optional<stored_task> find(task_id id) override {
@@ -64,6 +74,22 @@ class memory_store final : public store {
       found.push_back(tasks_.at(std::get<4>(*i)).first);
     }
     return found;
+  }
+
+  /// It is counted at once.
+  std::shared_ptr<census> take_census(std::vector<tube_number> tubes,
+                                      const census_range& range) override {
+    std::vector<std::uint64_t> counts(range.steps);
+    for (const tube_number tube : tubes) {
+      const auto at = [&](wall_time t) { return entry(tube, {place_kind::delayed, 0, t}, 0); };
+      const auto end = index_.lower_bound(at(range.end()));
+      for (auto i = index_.lower_bound(at(range.first)); i != end; ++i) {
+        ++counts[static_cast<std::size_t>((std::get<3>(*i) - range.first) / range.step)];
+      }
+    }
+    auto made = std::make_shared<finished_census>(range, std::move(counts));
+    made->run();
+    return made;
   }
 
   store_figures figures() override { return {}; }

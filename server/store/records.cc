@@ -146,6 +146,10 @@ std::string index_prefix(tube_number tube, place_kind kind) {
   return key;
 }
 
+std::string end_of_index(std::string_view prefix) {
+  return std::string(prefix).append(ready_size, '\xff');
+}
+
 std::string index_key(tube_number tube, const place& p, task_id id) {
   std::string key = index_prefix(tube, p.kind);
   if (p.kind == place_kind::ready) append_big(key, p.priority);
@@ -199,6 +203,12 @@ std::string tube_key(tube_number tube) {
 std::string note_key(std::string_view name) {
   std::string key = "N";
   key.append(name);
+  return key;
+}
+
+std::string low_water_key(std::string_view prefix) {
+  std::string key = "L";
+  key.append(prefix);
   return key;
 }
 
@@ -284,6 +294,8 @@ std::string tube_value(const tube_record& t) {
   append_number(out, t.urgent);
   append_signed(out, t.paused_until);
   append_signed(out, t.pause);
+  append_signed(out, t.due_mark.due);
+  append_number(out, t.due_mark.id);
   return out;
 }
 
@@ -297,6 +309,9 @@ tube_record parse_tube(tube_number number, std::string_view in) {
   t.urgent = take_number(in);
   t.paused_until = take_signed(in);
   t.pause = take_signed(in);
+  if (in.empty()) return t;  // formats 1 and 2
+  t.due_mark.due = take_signed(in);
+  t.due_mark.id = take_number(in);
   return t;
 }
 

@@ -21,10 +21,14 @@ verge::task<key_table> store::find_keys(const std::vector<key_name>& which) {
   co_return found;
 }
 
+std::shared_ptr<census> store::take_census(std::vector<tube_number>, const census_range&) {
+  return nullptr;
+}
+
 bool batch::empty() const noexcept {
   return insertions.empty() && updates.empty() && removals.empty() && tubes.empty() &&
          tubes_removed.empty() && notes.empty() && notes_removed.empty() && !id_ceiling &&
-         !burial_ceiling && !clock_mark;
+         !burial_ceiling;
 }
 
 void batch::clear() noexcept {
@@ -37,7 +41,6 @@ void batch::clear() noexcept {
   notes_removed.clear();
   id_ceiling.reset();
   burial_ceiling.reset();
-  clock_mark.reset();
 }
 
 }  // namespace verge::server

@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <verge/task.h>
 
 #include "../model/task.h"
+#include "census.h"
 
 /// Where tasks are kept. One interface for all stores; tests/store_test.cc holds each to it.
 ///
@@ -26,7 +28,8 @@
 ///    everything from then on.
 ///  - Each task has exactly one place: an entry in one of three ordered indexes. The place may lag
 ///    behind the state: a delayed task that falls due, and one that is reserved, keep the place
-///    that they have until there is another reason to write it.
+///    that they have until there is another reason to write it. Which of the tasks in the index of
+///    delayed ones have fallen due is what the due mark of their tube says.
 namespace verge::server {
 
 /// The disk, or what is on it, does not let us go on. what() says what to do.
@@ -66,6 +69,9 @@ struct stored_task {
   bool changed{false};  ///< written again since it was put: there is a second record to remove
 };
 
+/// Before all places.
+inline constexpr due_order no_due_mark{.due = std::numeric_limits<wall_time>::min(), .id = 0};
+
 /// What a tube has on disk, by place.
 struct tube_record {
   tube_number number{0};
@@ -76,6 +82,9 @@ struct tube_record {
   std::uint64_t urgent{0};  ///< of those that are ready
   wall_time paused_until{0};
   nanoseconds pause{0};  ///< for how long it was paused
+  /// Of the places in the index of delayed tasks, all up to this one are of tasks that have fallen
+  /// due, and all behind it are of tasks that have not.
+  due_order due_mark{no_due_mark};
 };
 
 /// A named text: what is kept besides tasks, all of which is read when the store is opened. The
@@ -116,7 +125,6 @@ struct batch {
   std::vector<std::string> notes_removed;  ///< by name; one that is not there is no error
   std::optional<task_id> id_ceiling;       ///< ids below it may have been given out
   std::optional<std::uint64_t> burial_ceiling;
-  std::optional<wall_time> clock_mark;  ///< what was due by then has been seen as due
 
   bool empty() const noexcept;
   void clear() noexcept;
@@ -128,7 +136,6 @@ struct recovered {
   std::vector<note> notes;  ///< in the order of their names
   task_id id_ceiling{1};
   std::uint64_t burial_ceiling{1};
-  wall_time clock_mark{0};
 };
 
 struct key_name {
@@ -169,6 +176,10 @@ class store {
   /// Tasks of one index of one tube in its order, from `first` on, at most `limit`.
   virtual std::vector<stored_task> scan(tube_number tube, const position& first,
                                         std::size_t limit) = 0;
+
+  /// Begins to count what is due when in these tubes; nothing if the store cannot.
+  virtual std::shared_ptr<census> take_census(std::vector<tube_number> tubes,
+                                              const census_range& range);
 
   virtual store_figures figures() = 0;
   /// A copy that can be opened, in a directory that does not exist yet.

@@ -1,5 +1,6 @@
 // The C++ client against a server.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <task_client.h>
 
@@ -12,6 +13,7 @@
 #include <verge/task.h>
 
 #include "doors/token.h"
+#include "support/certificate.h"
 #include "support/web_fixture.h"
 
 namespace {
@@ -20,6 +22,7 @@ using namespace verge::server;
 using namespace verge::server::test;
 using namespace std::chrono_literals;
 using kind = tasks::put_result::kind;
+using testing::HasSubstr;
 
 class a_cpp_client : public web_fixture {};
 
@@ -101,15 +104,62 @@ verge::task<std::string> word_of(verge::endpoint at, std::string token, std::str
 
 TEST_F(a_cpp_client, says_what_the_server_refuses) {
   options_.tokens = dir_ / "tokens.json";
-  token_file file;
-  const std::string token = file.add({.scopes = {scope::put}, .tubes = {"ours"}}, 0);
-  file.write(options_.tokens);
+  std::string token;
+  token_file::change(options_.tokens, [&](token_file& f) {
+    token = f.add({.scopes = {scope::put}, .tubes = {"ours"}}, 0);
+  });
   start();
   auto& rt = verge::default_runtime();
   EXPECT_EQ(rt.run(word_of(server_->address(), token, "ours")), "");
   EXPECT_EQ(rt.run(word_of(server_->address(), token, "theirs")), "DENIED");
   EXPECT_EQ(rt.run(word_of(server_->address(), "wrong", "ours")), "DENIED");
   EXPECT_EQ(rt.run(word_of(server_->address(), "", "ours")), "DENIED");
+}
+
+/// What went wrong, or what was reserved.
+verge::task<std::string> over_tls(verge::endpoint at, tasks::tls_settings secure,
+                                  std::string token) {
+  std::string said;
+  try {
+    auto c = co_await tasks::client::connect(at, secure, token);
+    co_await c.use("ours");
+    co_await c.watch("ours");
+    // More than one record of TLS, in both directions.
+    const std::string body(60'000, 'x');
+    static_cast<void>(co_await c.put(body));
+    const auto t = co_await c.reserve(60s);
+    EXPECT_TRUE(t && t->body == body);
+    said = "reserved";
+    const bool acked = co_await c.ack(t->id);
+    EXPECT_TRUE(acked);
+  } catch (const std::exception& e) {
+    said = e.what();
+  }
+  co_return said;
+}
+
+TEST_F(a_cpp_client, speaks_tls_with_a_token_and_trusts_no_other_server) {
+  const std::string cert = dir_ / "cert.pem";
+  make_certificate(cert, dir_ / "key.pem", 1);
+  options_.tls = tls_options{.certificate = cert, .key = dir_ / "key.pem"};
+  options_.tokens = dir_ / "tokens.json";
+  std::string token;
+  token_file::change(options_.tokens, [&](token_file& f) {
+    token = f.add({.scopes = {scope::put, scope::work}, .tubes = {"ours"}}, 0);
+  });
+  start();
+  const auto try_with = [&](const std::string& name, const std::string& trust,
+                            const std::string& with) {
+    return verge::default_runtime().run(
+        over_tls(server_->address(), {.server = name, .trust = trust}, with));
+  };
+  EXPECT_EQ(try_with("localhost", cert, token), "reserved");
+  EXPECT_EQ(try_with("localhost", cert, "wrong"), "the task server says DENIED");
+  EXPECT_THAT(try_with("elsewhere.example", cert, token), HasSubstr("certificate is refused"));
+  EXPECT_THAT(try_with("127.0.0.1", cert, token), HasSubstr("certificate is refused"));
+  EXPECT_THAT(try_with("localhost", "", token), HasSubstr("certificate is refused"));
+  EXPECT_THAT(try_with("localhost", dir_ / "none.pem", token), HasSubstr("cannot be used"));
+  EXPECT_THAT(try_with("", cert, token), HasSubstr("has to be the name"));
 }
 
 verge::task<> end_of(verge::endpoint at) {

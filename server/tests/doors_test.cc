@@ -35,11 +35,11 @@ class a_closed_server : public web_fixture {
     web_fixture::SetUp();
     options_.tokens = dir_ / "tokens.json";
   }
+  void change(const std::function<void(token_file&)>& f) { token_file::change(options_.tokens, f); }
   /// A token with these scopes; see the fields of token_record.
   std::string add(token_record r) {
-    token_file file = token_file::read(options_.tokens);
-    std::string text = file.add(std::move(r), wall_now());
-    file.write(options_.tokens);
+    std::string text;
+    change([&](token_file& f) { text = f.add(std::move(r), wall_now()); });
     return text;
   }
   http_answer ask_as(const std::string& token, const std::string& method, const std::string& target,
@@ -136,10 +136,10 @@ TEST_F(a_closed_server, refuses_a_token_that_has_expired_or_is_revoked) {
   start();
   EXPECT_EQ(ask_as(old, "GET", "/v1/tubes").status, 401);
   EXPECT_EQ(ask_as(young, "GET", "/v1/tubes").status, 200);
-  token_file file = token_file::read(options_.tokens);
-  EXPECT_TRUE(file.revoke("young"));
-  EXPECT_FALSE(file.revoke("young"));
-  file.write(options_.tokens);
+  change([](token_file& f) {
+    EXPECT_TRUE(f.revoke("young"));
+    EXPECT_FALSE(f.revoke("young"));
+  });
   wait_until([&] { return ask_as(young, "GET", "/v1/tubes").status == 401; });
 }
 
@@ -221,9 +221,7 @@ TEST_F(a_closed_server, ends_a_stream_whose_token_is_revoked) {
   w.send_request("GET", "/v1/events", "", {{"Authorization", "Bearer " + token}});
   EXPECT_EQ(w.head().status, 200);
   w.until("event: state");
-  token_file file = token_file::read(options_.tokens);
-  EXPECT_TRUE(file.revoke("page"));
-  file.write(options_.tokens);
+  change([](token_file& f) { EXPECT_TRUE(f.revoke("page")); });
   EXPECT_TRUE(w.is_closed());
 }
 
@@ -278,6 +276,26 @@ TEST_F(a_closed_server, keeps_only_hashes_and_for_its_owner_alone) {
   struct stat s {};
   ASSERT_EQ(::stat(options_.tokens.c_str(), &s), 0);
   EXPECT_EQ(s.st_mode & 0777, 0600U);
+}
+
+/// As several `verge token add` and `revoke` at once do it.
+TEST_F(a_closed_server, loses_no_token_when_several_are_added_and_revoked_at_once) {
+  constexpr int threads = 8;
+  constexpr int each = 10;
+  std::vector<std::thread> all;
+  for (int t = 0; t < threads; ++t) {
+    all.emplace_back([&, t] {
+      for (int i = 0; i < each; ++i) {
+        const std::string name = std::to_string(t) + "-" + std::to_string(i);
+        change([&](token_file& f) { f.add({.name = name, .scopes = {scope::put}}, 0); });
+        if (i % 2 != 0) continue;
+        change([&](token_file& f) { EXPECT_TRUE(f.revoke(name)); });
+      }
+    });
+  }
+  for (std::thread& t : all) t.join();
+  EXPECT_EQ(token_file::read(options_.tokens).tokens().size(), threads * each / 2U);
+  EXPECT_FALSE(std::filesystem::exists(options_.tokens + ".new"));
 }
 
 TEST_F(a_closed_server,
@@ -390,6 +408,33 @@ TEST_F(a_tls_server, serves_others_while_thousands_of_handshakes_are_half_open) 
   ASSERT_TRUE(good);
   good.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(good.until("}"), HasSubstr("ok"));
+}
+
+/// From accept on, and in both protocols: those that have not shaken hands make room, the first to
+/// come first; those that have do not.
+TEST_F(a_tls_server, has_no_more_connections_than_it_may_also_in_handshakes) {
+  options_.limits.connections = 5;
+  options_.http->limits.connections = 5;
+  options_.tls->handshake = 300s;
+  start();
+  for (const std::uint16_t at : {server_->address().port(), port()}) {
+    std::vector<std::unique_ptr<http_wire>> silent;
+    for (int i = 0; i < 12; ++i) silent.push_back(std::make_unique<http_wire>(at));
+    for (std::size_t i = 0; i < 7; ++i) EXPECT_TRUE(silent[i]->is_closed()) << i;
+    std::vector<std::unique_ptr<tls_wire>> good;
+    for (std::size_t i = 0; i < 5; ++i) {
+      good.push_back(std::make_unique<tls_wire>(at, certificate_));
+      ASSERT_TRUE(*good.back()) << i;
+      // With the first answer it is a newcomer no more.
+      good.back()->send(at == port() ? "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                                     : "list-tube-used\r\n");
+      good.back()->until(at == port() ? "ok" : "default");
+      EXPECT_TRUE(silent[7 + i]->is_closed()) << i;
+    }
+    EXPECT_FALSE(tls_wire(at, certificate_)) << "all places are taken";
+    good.pop_back();
+    wait_until([&] { return static_cast<bool>(tls_wire(at, certificate_)); });
+  }
 }
 
 TEST_F(a_tls_server, does_not_start_with_a_key_of_another_certificate) {

@@ -48,6 +48,12 @@ class naive {
     clock::time_point lease_end;
   };
 
+  struct pause {
+    clock::time_point end;
+    wall_time wall_end;
+    nanoseconds length;
+  };
+
   explicit naive(std::size_t chunk) : chunk_(chunk) {}
 
   member& connect() { return members_.emplace_back(); }
@@ -77,13 +83,21 @@ class naive {
     members_.remove_if([&](const member& x) { return &x == &m; });
   }
 
-  /// All clients are disconnected, and nothing else happens.
+  /// All clients are disconnected. What is left of a pause is known by the wall clock, and is no
+  /// longer than the pause. Nothing else happens.
   void restart() {
     members_.clear();
+    std::map<std::string, pause> paused;
+    for (auto& [tube, p] : paused_) {
+      p.end = now_ + std::chrono::nanoseconds(std::min(p.wall_end - wall_, p.length));
+      if (p.end > now_) paused[tube] = p;
+    }
+    paused_ = paused;
+    falling_.clear();
     for (item& i : items_) {
       i.holder = nullptr;
       if (i.fields.state == task_state::reserved) {
-        static_cast<void>(give_back(i.fields, i.fields.token, wall_));
+        static_cast<void>(give_back(i.fields, i.fields.token, std::max(wall_, i.fields.due)));
       }
     }
     resumed_.clear();
@@ -111,24 +125,41 @@ class naive {
 
  private:
   bool advance_once() {
-    for (;;) {
-      item* first = first_delayed("");
-      if (first == nullptr || first->fields.due > wall_) break;
-      const std::string tube = first->tube;
+    queue_due_tubes();
+    for (std::size_t most = chunk_; most > 0 && !falling_.empty();) {
+      const std::string tube = falling_.front();
+      falling_.pop_front();
+      const std::size_t share = std::max<std::size_t>(most / (falling_.size() + 1), 1);
       std::size_t done = 0;
-      for (; done < chunk_; ++done) {
+      for (; done < share; ++done) {
         item* i = first_delayed(tube);
         if (i == nullptr || i->fields.due > wall_) break;
         static_cast<void>(fall_due(i->fields, wall_));
         serve(tube);
       }
-      if (done == chunk_) break;
+      most -= std::max<std::size_t>(done, 1);
+      if (done == share) falling_.push_back(tube);
     }
     for (std::size_t i = 0; i < chunk_ && alarm(); ++i) {
     }
     resume();
     const item* first = first_delayed("");
-    return (first != nullptr && first->fields.due <= wall_) || first_alarm() <= now_;
+    return (first != nullptr && first->fields.due <= wall_) || !falling_.empty() ||
+           first_alarm() <= now_;
+  }
+
+  /// In the order of their first due times.
+  void queue_due_tubes() {
+    std::vector<std::pair<wall_time, std::string>> due;
+    for (const std::string t : {"default", "a", "b", "dead"}) {
+      const item* first = first_delayed(t);
+      if (first == nullptr || first->fields.due > wall_) continue;
+      if (std::find(falling_.begin(), falling_.end(), t) == falling_.end()) {
+        due.emplace_back(first->fields.due, t);
+      }
+    }
+    std::sort(due.begin(), due.end());
+    for (auto& [at, t] : due) falling_.push_back(std::move(t));
   }
 
   clock::time_point first_alarm() {
@@ -139,7 +170,7 @@ class naive {
     for (const member& m : members_) {
       if (m.waits) first = std::min(first, m.wake);
     }
-    for (const auto& [name, until] : paused_) first = std::min(first, until);
+    for (const auto& [name, p] : paused_) first = std::min(first, p.end);
     return first;
   }
 
@@ -159,8 +190,8 @@ class naive {
       m.said += m.until <= now_ ? "TIMED_OUT\r\n" : "DEADLINE_SOON\r\n";
       return true;
     }
-    for (const auto& [name, until] : paused_) {
-      if (until != at) continue;
+    for (const auto& [name, p] : paused_) {
+      if (p.end != at) continue;
       const std::string tube = name;
       paused_.erase(name);
       serve(tube);
@@ -386,7 +417,11 @@ class naive {
         return say("WATCHING " + std::to_string(m.watched.size()));
       case verb::pause:
         paused_.erase(c.text);
-        if (c.time > 0) paused_[c.text] = now_ + std::chrono::nanoseconds(c.time);
+        if (c.time > 0) {
+          paused_[c.text] = {.end = now_ + std::chrono::nanoseconds(c.time),
+                             .wall_end = wall_ + c.time,
+                             .length = c.time};
+        }
         say("PAUSED");
         return serve(c.text);
       case verb::stats_tube:
@@ -449,7 +484,8 @@ class naive {
   std::list<item> items_;
   std::list<member> members_;
   std::vector<member*> resumed_;
-  std::map<std::string, clock::time_point> paused_;
+  std::map<std::string, pause> paused_;
+  std::deque<std::string> falling_;
   std::map<const item*, std::uint64_t> leased_;
   std::uint64_t leases_{0};
   std::uint64_t waits_{0};
@@ -468,6 +504,7 @@ struct history_options {
   std::size_t chunk;
   bool durable_leases;
   bool restarts;
+  bool clock_steps{false};
 };
 
 class history {
@@ -522,6 +559,12 @@ class history {
   /// Mostly one that exists.
   task_id any_id() { return below(8) == 0 ? 1 + below(40) : model_.some_id(below(1000)); }
 
+  /// Both ways, by less than the delays of tasks or by much more.
+  std::chrono::nanoseconds any_step() {
+    const auto by = static_cast<nanoseconds>(below(2) == 0 ? below(15 * second) : 3600 * second);
+    return std::chrono::nanoseconds(below(2) == 0 ? by : -by);
+  }
+
   std::string step() {
     if (below(4) == 0) {
       const auto d = std::chrono::nanoseconds(below(10) == 0 ? below(30 * second) : below(second));
@@ -530,7 +573,24 @@ class history {
       model_.advance();
       return "passes " + std::to_string(d.count()) + " ns";
     }
+    if (options_.clock_steps && below(50) == 0) {
+      const auto d = any_step();
+      lab_.step(d);
+      model_.begin(lab_.now, lab_.wall);
+      model_.advance();
+      return "the clock is set by " + std::to_string(d.count()) + " ns";
+    }
     if (options_.restarts && below(150) == 0) {
+      std::string text = "restart";
+      if (options_.clock_steps) {
+        // What has fallen due is known to have for a second, whatever the clock does now.
+        lab_.pass(std::chrono::seconds(1));
+        model_.begin(lab_.now, lab_.wall);
+        model_.advance();
+        const auto d = below(2) == 0 ? any_step() : std::chrono::nanoseconds(0);
+        lab_.wall += d.count();
+        text += ", the clock is set by " + std::to_string(d.count()) + " ns";
+      }
       model_.begin(lab_.now, lab_.wall);
       model_.restart();
       clients_.clear();
@@ -539,7 +599,7 @@ class history {
       model_.advance();
       model_.ids_from(lab_.disk().recover().id_ceiling);
       for (int i = 0; i < 4; ++i) join();
-      return "restart";
+      return text;
     }
     const std::size_t which = below(clients_.size());
     if (below(60) == 0) {
@@ -701,6 +761,26 @@ TEST(histories, agree_with_the_model_over_restarts) {
 TEST(histories, agree_with_the_model_over_restarts_when_little_is_in_memory) {
   EXPECT_GT(play({.seed = 0, .window = 1, .chunk = 4, .durable_leases = true, .restarts = true}),
             50U);
+}
+TEST(histories, agree_with_the_model_when_the_clock_is_set) {
+  EXPECT_GT(play({.seed = 0,
+                  .window = 1,
+                  .chunk = 4,
+                  .durable_leases = true,
+                  .restarts = false,
+                  .clock_steps = true}),
+            50U);
+}
+TEST(histories, agree_with_the_model_when_the_clock_is_set_over_restarts) {
+  for (const std::size_t window : {all, std::size_t{1}}) {
+    EXPECT_GT(play({.seed = 0,
+                    .window = window,
+                    .chunk = window == all ? 16U : 4U,
+                    .durable_leases = true,
+                    .restarts = true,
+                    .clock_steps = true}),
+              50U);
+  }
 }
 
 }  // namespace

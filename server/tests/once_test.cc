@@ -33,6 +33,20 @@ class a_repeated_command : public testing::Test {
   std::shared_ptr<recording_client> client_{lab_.connect()};
 };
 
+/// A kick of so many tasks that it takes several rounds.
+TEST_F(a_repeated_command, is_answered_as_the_first_one_that_took_long) {
+  for (int i = 0; i < 5000; ++i) lab_.say(client_, "put 0 1000 60 1\r\nx\r\n");
+  command c(verb::kick, 4500);
+  c.once = std::make_shared<const once_key>(once_key{.key = "k", .print = "1"});
+  lab_.run(client_, c);
+  EXPECT_EQ(client_->heard(), "KICKED 4500\r\n");
+  restart();
+  lab_.run(client_, c);
+  EXPECT_EQ(client_->heard(), "KICKED 4500\r\n");
+  lab_.run(client_, command(verb::kick, 4500));
+  EXPECT_EQ(client_->heard(), "KICKED 500\r\n");
+}
+
 TEST_F(a_repeated_command, gets_the_first_reply_also_after_a_crash) {
   EXPECT_EQ(put("a", "1"), "INSERTED 1\r\n");
   EXPECT_EQ(put("a", "1"), "INSERTED 1\r\n");

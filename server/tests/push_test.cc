@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,9 +19,11 @@
 #include "push/addresses.h"
 #include "push/delivery.h"
 #include "push/hosts.h"
+#include "push/places.h"
 #include "push/signature.h"
 #include "push/url.h"
 #include "support/certificate.h"
+#include "support/name_server.h"
 #include "support/receiver.h"
 #include "support/web_fixture.h"
 #include "text/coding.h"
@@ -278,44 +281,165 @@ TEST(retries, are_when_the_receiver_asks_for) {
   }
 }
 
-TEST(hosts, have_limits_and_leave_room_for_others) {
-  host_table t({.all = 100, .each = 10, .rate = 0});
-  auto now = verge::clock::now();
-  nanoseconds later = 0;
-  const auto fill = [&](const std::string& host) {
+/// Limits of receivers, at a time that stands still.
+class hosts : public testing::Test {
+ protected:
+  bool enter(const std::string& host) { return table_->enter(host, now_, as_, later_); }
+  std::size_t fill(const std::string& host) {
     std::size_t n = 0;
-    while (t.enter(host, now, later)) ++n;
+    while (enter(host)) ++n;
     return n;
-  };
+  }
+  void leave(const std::string& host, ending how, nanoseconds took = 1000) {
+    table_->leave(host, as_, how, took);
+  }
+  void make(host_limits l) { table_ = std::make_unique<host_table>(l); }
+
+  std::unique_ptr<host_table> table_;
+  verge::clock::time_point now_{verge::clock::now()};
+  nanoseconds later_{0};
+  standing as_{standing::unknown};
+};
+
+TEST_F(hosts, have_limits_and_leave_room_for_others) {
+  make({.all = 100, .each = 10, .rate = 0});
   EXPECT_EQ(fill("a"), 10U);
-  EXPECT_GT(later, 0);
-  // However many hang, the next one gets something until all is used up by many.
-  for (int i = 0; i < 20; ++i) EXPECT_GE(fill(fmt::format("host-{}", i)), 1U) << i;
-  EXPECT_LE(t.under_way(), 100U);
+  EXPECT_GT(later_, 0);
+  // However many hang, the next one gets something until nearly all is used up by many.
+  for (int i = 0; i < 15; ++i) EXPECT_GE(fill(fmt::format("host-{}", i)), 1U) << i;
+  EXPECT_LE(table_->under_way(), 100U);
   // Those that have to come back get one turn after the other.
   nanoseconds before = 0;
   for (int i = 0; i < 100; ++i) {
-    EXPECT_FALSE(t.enter("a", now, later));
-    EXPECT_GT(later, before);
-    before = later;
+    EXPECT_FALSE(enter("a"));
+    EXPECT_GT(later_, before);
+    before = later_;
   }
-  for (int i = 0; i < 1'000'000; ++i) EXPECT_FALSE(t.enter("a", now, later));
-  EXPECT_LE(later, 600 * second) << "but none later than that";
-  t.leave("a", now, 1000);
-  EXPECT_FALSE(t.enter("a", now, later)) << "while room is scarce it is for others";
-  EXPECT_TRUE(t.enter("b", now, later));
+  for (int i = 0; i < 1'000'000; ++i) EXPECT_FALSE(enter("a"));
+  EXPECT_LE(later_, 600 * second) << "but none later than that";
+  leave("a", ending::other);
+  EXPECT_FALSE(enter("a")) << "while room is scarce it is for others";
+  EXPECT_TRUE(enter("b"));
 }
 
-TEST(hosts, have_a_rate) {
-  host_table t({.all = 100, .each = 100, .rate = 10});
-  auto now = verge::clock::now();
-  nanoseconds later = 0;
+TEST_F(hosts, that_hang_have_a_smaller_share_until_they_answer) {
+  make({.all = 1'000, .each = 8, .rate = 0});
+  const auto share = [&] {
+    const std::size_t n = fill("a");
+    for (std::size_t i = 0; i < n; ++i) leave("a", ending::other);
+    return n;
+  };
+  const auto end = [&](ending how) {
+    EXPECT_TRUE(enter("a"));
+    leave("a", how);
+    return share();
+  };
+  EXPECT_EQ(share(), 8U);
+  EXPECT_EQ(table_->of("a"), standing::unknown);
+  EXPECT_EQ(end(ending::hung), 4U);
+  EXPECT_EQ(table_->of("a"), standing::hangs);
+  EXPECT_EQ(end(ending::hung), 2U);
+  EXPECT_EQ(end(ending::hung), 1U);
+  EXPECT_EQ(end(ending::hung), 1U) << "it is always tried again";
+  EXPECT_EQ(end(ending::answered), 2U);
+  EXPECT_EQ(table_->of("a"), standing::answers);
+  EXPECT_EQ(end(ending::answered), 4U);
+  EXPECT_EQ(end(ending::answered), 8U);
+  EXPECT_EQ(end(ending::answered), 8U);
+}
+
+TEST_F(hosts, that_hang_have_half_of_all_and_new_ones_leave_room_for_those_that_answer) {
+  make({.all = 80, .each = 1, .rate = 0});
+  for (int i = 0; i < 100; ++i) {
+    const std::string host = fmt::format("silent-{}", i);
+    EXPECT_TRUE(enter(host));
+    leave(host, ending::hung);
+  }
+  EXPECT_TRUE(enter("good"));
+  leave("good", ending::answered);
+  const auto entered = [&](const std::string& kind) {
+    int n = 0;
+    for (int i = 0; i < 100; ++i) n += enter(fmt::format("{}-{}", kind, i)) ? 1 : 0;
+    return n;
+  };
+  EXPECT_EQ(entered("silent"), 40);
+  EXPECT_EQ(entered("new"), 30) << "an eighth is left";
+  EXPECT_TRUE(enter("good"));
+}
+
+// ---- Places of a tube --------------------------------------------------------------------------
+
+TEST(places_of_a_tube, are_kept_by_a_receiver_that_is_its_only_one) {
+  places p(100);
+  std::vector<places::ticket> all(2);
+  for (auto& t : all) {
+    p.take();
+    EXPECT_TRUE(p.enter(t, "own", 2, standing::unknown, true));
+    EXPECT_FALSE(p.give_up(t)) << "no other could use it";
+  }
+  places::ticket third;
+  p.take();
+  EXPECT_FALSE(p.enter(third, "own", 2, standing::unknown, true));
+  p.leave(third);
+  EXPECT_EQ(p.taken(), 2U);
+}
+
+TEST(places_of_a_tube, are_given_up_by_what_takes_long_if_there_are_several_receivers) {
+  places p(3);
+  std::vector<places::ticket> all(5);
+  for (std::size_t i = 0; i < 5; ++i) {
+    p.take();
+    EXPECT_TRUE(p.enter(all[i], "host-" + std::to_string(i), 5, standing::unknown, false));
+  }
+  EXPECT_EQ(p.taken(), 5U);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(p.give_up(all[i]));
+  EXPECT_FALSE(p.give_up(all[3])) << "there are three beside already";
+  EXPECT_FALSE(p.give_up(all[0])) << "it has none";
+  EXPECT_EQ(p.taken(), 2U);
+  EXPECT_EQ(p.all(), 5U);
+  for (auto& t : all) {
+    p.exit(t);
+    p.leave(t);
+  }
+  EXPECT_EQ(p.taken(), 0U);
+  EXPECT_EQ(p.all(), 0U);
+}
+
+TEST(places_of_a_tube, are_not_for_receivers_that_hang_and_one_has_no_more_than_there_are) {
+  places p(4);
+  std::vector<places::ticket> all(4);
+  for (std::size_t i = 0; i < 3; ++i) {
+    p.take();
+    EXPECT_EQ(p.enter(all[i], "silent-" + std::to_string(i), 10, standing::hangs, false), i < 2)
+        << "half of those beside";
+  }
+  EXPECT_EQ(p.taken(), 1U);
+  EXPECT_TRUE(p.enter(all[2], "a", 1, standing::answers, false));
+  p.take();
+  EXPECT_FALSE(p.enter(all[3], "a", 1, standing::answers, false));
+  p.exit(all[2]);
+  EXPECT_TRUE(p.enter(all[3], "a", 1, standing::answers, false));
+}
+
+TEST(places_of_a_tube, are_given_up_after_four_times_what_is_usual) {
+  places p(1);
+  EXPECT_EQ(p.patience(), 200ms);
+  for (int i = 0; i < 1'000; ++i) p.answered(1ms);
+  EXPECT_EQ(p.patience(), 100ms);
+  for (int i = 0; i < 1'000; ++i) p.answered(500ms);
+  EXPECT_NEAR(std::chrono::duration<double>(p.patience()).count(), 2, 0.001);
+  for (int i = 0; i < 1'000; ++i) p.answered(100s);
+  EXPECT_NEAR(std::chrono::duration<double>(p.patience()).count(), 4, 0.001);
+}
+
+TEST_F(hosts, have_a_rate) {
+  make({.all = 100, .each = 100, .rate = 10});
   std::size_t sent = 0;
   for (int ms = 0; ms < 10'000; ++ms) {
-    now += 1ms;
-    if (t.enter("a", now, later)) {
+    now_ += 1ms;
+    if (enter("a")) {
       ++sent;
-      t.leave("a", now, 1000);
+      leave("a", ending::answered);
     }
   }
   EXPECT_GE(sent, 99U);
@@ -610,35 +734,56 @@ TEST_F(a_pushing_server, gives_a_task_back_when_it_ends_and_sends_it_again) {
   over = true;
 }
 
-/// A thousand receivers take the connection and say nothing. The others are served meanwhile: all
-/// of theirs have come before the first of the thousand has been given up.
-TEST_F(a_pushing_server, serves_others_while_a_thousand_receivers_hang) {
+/// Sockets for a thousand receivers that hang, and as many clients.
+bool raise_limit() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur < 4'000) GTEST_SKIP() << "there are not enough descriptors";
-  // One socket that never accepts, at a thousand addresses: each is a receiver of its own.
-  const int hanging = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  socklen_t size = sizeof at;
-  ASSERT_EQ(::bind(hanging, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
-  ASSERT_EQ(::listen(hanging, 4'096), 0);
-  ASSERT_EQ(::getsockname(hanging, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  return limit.rlim_cur >= 4'000;
+}
+
+/// One socket that never accepts, at all addresses of loopback: each is a receiver of its own.
+class silent_receivers {
+ public:
+  silent_receivers() {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    socklen_t size = sizeof at;
+    if (::bind(fd_, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 ||
+        ::listen(fd_, 4'096) != 0 ||
+        ::getsockname(fd_, reinterpret_cast<sockaddr*>(&at), &size) != 0) {
+      throw std::runtime_error("cannot listen");
+    }
+    port_ = ntohs(at.sin_port);
+  }
+  silent_receivers(const silent_receivers&) = delete;
+  silent_receivers& operator=(const silent_receivers&) = delete;
+  ~silent_receivers() { ::close(fd_); }
+  std::string url(int i) const {
+    return fmt::format("http://127.1.{}.{}:{}/", i / 250, 1 + i % 250, port_);
+  }
+
+ private:
+  int fd_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::uint16_t port_{0};
+};
+
+/// A thousand receivers take the connection and say nothing. The others are served meanwhile, in
+/// another tube and behind them all in the same one, which has the settings that are the default
+/// but for the time-out: all of theirs have come before one of the thousand has been given up.
+TEST_F(a_pushing_server, serves_others_while_a_thousand_receivers_hang) {
+  if (!raise_limit()) GTEST_SKIP() << "there are not enough descriptors";
+  const silent_receivers silent;
   receiver well([](const pushed&, std::size_t) { return http_reply(200); });
   start();
-  set("a", {{"concurrency", 2'000}, {"timeout", 300'000}});
+  set("a", {{"timeout", 300'000}});
   set("b", {{"url", well.url()}});
   json tasks = json::array();
   for (int i = 0; i < 1000; ++i) {
-    const std::string host = "127.1." + std::to_string(i / 250) + "." + std::to_string(1 + i % 250);
-    tasks.push_back({{"body", "x"},
-                     {"ttr", 3'600'000},
-                     {"url", "http://" + host + ":" + std::to_string(ntohs(at.sin_port)) + "/"}});
+    tasks.push_back({{"body", "x"}, {"ttr", 3'600'000}, {"url", silent.url(i)}});
   }
   EXPECT_EQ(put("a", tasks.dump()).status, 201);
-  // In another tube, and in the same one behind them all.
   tasks = json::array();
   for (int i = 0; i < 200; ++i) tasks.push_back({{"body", "b"}});
   EXPECT_EQ(put("b", tasks.dump()).status, 201);
@@ -651,29 +796,90 @@ TEST_F(a_pushing_server, serves_others_while_a_thousand_receivers_hang) {
   // And the end does not wait for them either.
   forget_connection();
   server_.reset();
-  ::close(hanging);
+}
+
+/// The same with names whose server says nothing.
+TEST_F(a_pushing_server, serves_others_while_a_thousand_names_hang) {
+  if (!raise_limit()) GTEST_SKIP() << "there are not enough descriptors";
+  name_server there([](const std::string& name, int) {
+    return name.starts_with("silent") ? name_answer{.silent = true}
+                                      : name_answer{.found = {"127.0.0.1"}};
+  });
+  options_.push.names.server = endpoint::loopback(there.port());
+  options_.push.names.with_v6 = false;
+  options_.push.names.patience = 300s;
+  options_.push.names.files.resolv = dir_ / "resolv.conf";
+  std::ofstream(dir_ / "resolv.conf") << "options timeout:20 attempts:5\n";
+  receiver well([](const pushed&, std::size_t) { return http_reply(200); });
+  start();
+  set("a", {{"timeout", 300'000}});
+  json tasks = json::array();
+  for (int i = 0; i < 1000; ++i) {
+    tasks.push_back(
+        {{"body", "x"}, {"ttr", 3'600'000}, {"url", fmt::format("http://silent-{}.example/", i)}});
+  }
+  EXPECT_EQ(put("a", tasks.dump()).status, 201);
+  tasks = json::array();
+  for (int i = 0; i < 100; ++i) {
+    tasks.push_back(
+        {{"body", "y"}, {"url", fmt::format("http://well-{}.example:{}/", i, well.port())}});
+  }
+  EXPECT_EQ(put("a", tasks.dump()).status, 201);
+  wait_until([&] { return well.count() == 100; });
+  wait_until([&] { return tube("a")["deleted"] == 100; });
+  EXPECT_THAT(web().ask("GET", "/metrics").body, HasSubstr("verge_push_failed_total 0\n"));
+}
+
+/// The receiver that others lead to has its limit as well: it never has two at once.
+TEST_F(a_pushing_server, counts_redirections_among_the_deliveries_of_where_they_lead) {
+  std::atomic<int> now{0};
+  std::atomic<int> most{0};
+  receiver last(
+      [&](const pushed&, std::size_t) {
+        most = std::max(most.load(), ++now);
+        std::this_thread::sleep_for(2ms);
+        --now;
+        return http_reply(200);
+      },
+      4);
+  std::vector<std::unique_ptr<receiver>> gates;
+  for (int i = 0; i < 4; ++i) {
+    gates.push_back(std::make_unique<receiver>([&](const pushed&, std::size_t) {
+      return http_reply(307, "Location: " + last.url() + "\r\n");
+    }));
+  }
+  options_.push.hosts.each = 1;
+  start();
+  set("a", json::object());
+  json tasks = json::array();
+  for (int i = 0; i < 40; ++i) tasks.push_back({{"body", "x"}, {"url", gates[i % 4]->url()}});
+  EXPECT_EQ(put("a", tasks.dump()).status, 201);
+  wait_until([&] { return tube("a")["deleted"] == 40; });
+  EXPECT_EQ(most.load(), 1);
+  EXPECT_THAT(web().ask("GET", "/metrics").body, HasSubstr("verge_push_failed_total 0\n"));
 }
 
 TEST_F(a_pushing_server, keeps_to_the_limits_of_a_tube) {
   std::atomic<int> now{0};
   std::atomic<int> most{0};
-  const auto answering = [&](const pushed&, std::size_t) {
-    most = std::max(most.load(), ++now);
-    std::this_thread::sleep_for(1ms);
-    --now;
-    return http_reply(200);
-  };
-  // Two receivers, so that two could be at work at once.
-  receiver one(answering);
-  receiver two(answering);
+  // It could have four at work at once.
+  receiver there(
+      [&](const pushed&, std::size_t) {
+        most = std::max(most.load(), ++now);
+        std::this_thread::sleep_for(1ms);
+        --now;
+        return http_reply(200);
+      },
+      4);
   start();
-  set("a", {{"concurrency", 1}, {"rate", 100}});
+  set("a", {{"url", there.url()}, {"concurrency", 1}, {"rate", 100}});
   const auto begin = std::chrono::steady_clock::now();
   json tasks = json::array();
-  for (int i = 0; i < 20; ++i)
-    tasks.push_back({{"body", "x"}, {"url", (i % 2 == 0 ? one : two).url()}});
+  for (int i = 0; i < 20; ++i) tasks.push_back({{"body", "x"}});
+  // By its own URL it is the same receiver.
+  for (int i = 0; i < 10; ++i) tasks[i]["url"] = there.url("/own");
   EXPECT_EQ(put("a", tasks.dump()).status, 201);
-  wait_until([&] { return one.count() + two.count() == 20; });
+  wait_until([&] { return there.count() == 20; });
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 180ms) << "ten milliseconds between two";
   EXPECT_EQ(most.load(), 1);
 }

@@ -329,6 +329,7 @@ TEST(schedules, are_the_same_when_they_are_read_again) {
   s.next = 11;
   s.last = -12;
   s.fired = 13;
+  s.stretches = {{-20, -12}, {1, 2}};
   const schedule r = parse_schedule_note(schedule_note(s));
   EXPECT_EQ(schedule_note(r), schedule_note(s));
   EXPECT_EQ(r.what.body, s.what.body);
@@ -447,6 +448,70 @@ TEST(recurring_tasks, are_not_fired_again_when_the_clock_is_set_back) {
   w.drain();
   EXPECT_EQ(w.keys.size(), 4U);
   for (const auto& [key, times] : w.keys) EXPECT_EQ(times, 1) << key;
+}
+
+/// The clock was a year ahead for a while: times that came then are done with, and those that were
+/// passed over come when the clock is right, also after a restart, also if the schedule is set again.
+TEST(recurring_tasks, come_again_when_a_clock_that_was_ahead_is_set_right) {
+  for (const bool restarts : {false, true}) {
+    for (const bool sets : {false, true}) {
+      lab l;
+      l.wall = at("2027-01-01T00:00:00Z");
+      worker w(l);
+      auto boss = l.connect();
+      const command set = set_command("tick", "every 1h", if_missed::once);
+      l.run(boss, set);
+      l.pass(1h);
+      w.drain();
+      l.step(24h * 365);
+      l.pass(1h);
+      w.drain();
+      EXPECT_THAT(w.keys, testing::Contains(testing::Key("tick@2028-01-01T02:00:00Z")));
+      const std::size_t before = w.keys.size();
+      if (restarts) {
+        l.wall -= 24 * 365 * 3'600 * second;
+        l.restart();
+        w.again();
+        boss = l.connect();
+      } else {
+        l.step(-24h * 365);
+      }
+      if (sets) l.run(boss, set);
+      l.pass(59min);
+      l.pass(1min);
+      w.drain();
+      EXPECT_EQ(w.keys.size(), before + 1) << restarts << sets;
+      EXPECT_THAT(w.keys, testing::Contains(testing::Key("tick@2027-01-01T03:00:00Z")));
+      // In a year the three that were fired are left out.
+      l.pass(24h * 365 - 4h);
+      w.drain();
+      const std::size_t then = w.keys.size();
+      for (int i = 0; i < 6; ++i) {
+        l.pass(1h);
+        w.drain();
+      }
+      EXPECT_EQ(w.keys.size(), then + 3);
+      for (const auto& [key, times] : w.keys) EXPECT_EQ(times, 1) << key;
+    }
+  }
+}
+
+TEST(fired_times, are_stretches_that_grow_together) {
+  const timetable hourly = table_of("@hourly");
+  const auto hour = [](int n) { return at("2027-01-01T00:00:00Z") + n * 3'600 * second; };
+  fired_stretches all;
+  for (const int n : {5, 1, 2, 7, 6, 3}) note_fired(all, hourly, hour(n));
+  EXPECT_EQ(all, (fired_stretches{{hour(1), hour(3)}, {hour(5), hour(7)}}));
+  for (int n = 0; n < 10; ++n) {
+    EXPECT_EQ(was_fired(all, hour(n)), n != 0 && n != 4 && n < 8) << n;
+  }
+  EXPECT_EQ(next_unfired(all, hourly, hour(0)), hour(4));
+  EXPECT_EQ(next_unfired(all, hourly, hour(4)), hour(8));
+  note_fired(all, hourly, hour(4));
+  EXPECT_EQ(all, (fired_stretches{{hour(1), hour(7)}}));
+  for (int n = 10; n < 100; n += 2) note_fired(all, hourly, hour(n));
+  EXPECT_EQ(all.size(), most_stretches);
+  EXPECT_TRUE(was_fired(all, hour(98))) << "the earliest are forgotten";
 }
 
 TEST(recurring_tasks, stop_when_they_are_removed_and_wait_while_the_server_drains) {

@@ -211,6 +211,121 @@ TEST_F(a_server, is_not_held_up_by_a_slow_reader) {
   }
 }
 
+/// More commands than are read ahead, behind a reserve that waits: the end is noticed all the same.
+TEST_F(a_server, notices_that_a_client_has_left_with_many_commands_behind_its_reserve) {
+  options_.in_memory = true;
+  start();
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "reserve\r\n";
+  {
+    wire gone = connect();
+    gone.send(many);
+    wire half = connect();
+    half.send(many);
+    wait_for("current-waiting: 2");
+    // One that only says that it will send no more is told so, as often as it has asked.
+    half.finish();
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(half.reply(), "TIMED_OUT\r\n");
+  }
+  wait_for("current-connections: 1");
+  wire w = connect();
+  EXPECT_EQ(w.ask("put 0 0 60 1\r\nx\r\n"), "INSERTED 1\r\n");
+  EXPECT_NE(w.ask("stats-job 1\r\n").find("reserves: 0\n"), std::string::npos);
+}
+
+/// A client that asks for much and reads nothing: its commands wait when its replies have so many
+/// bytes, also those that were read already.
+TEST_F(a_server, makes_no_more_replies_than_a_client_takes) {
+  options_.in_memory = true;
+  start();
+  wire slow = connect();
+  const std::string body(60'000, 'x');
+  for (int i = 1; i <= 100; ++i) {
+    ASSERT_EQ(slow.ask("put 0 0 600 60000\r\n" + body + "\r\n"),
+              "INSERTED " + std::to_string(i) + "\r\n");
+  }
+  // Kernels take some megabytes.
+  std::string many;
+  for (int i = 0; i < 500; ++i) many += "peek 1\r\n";
+  for (int i = 0; i < 50; ++i) many += "reserve-batch 1000 0\r\n";
+  many += "list-tube-used\r\n";
+  slow.send(many);
+  wire other = connect();
+  while (other.ask("stats\r\n").find("cmd-peek: 0\n") != std::string::npos) {
+  }
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(slow.reply().size(), body.size() + 17) << i;
+  int reserved = 0;
+  int batches = 0;
+  for (; reserved < 100; ++batches) {
+    const std::string line = slow.reply();
+    ASSERT_TRUE(line.starts_with("RESERVED_BATCH ")) << line;
+    const int n = std::stoi(line.substr(15));
+    EXPECT_LE(n, 6) << "bodies of a quarter of a megabyte, and one";
+    for (int i = 0; i < n; ++i) ASSERT_TRUE(slow.reply().starts_with("RESERVED "));
+    reserved += n;
+  }
+  for (; batches < 50; ++batches) ASSERT_EQ(slow.reply(), "TIMED_OUT\r\n");
+  EXPECT_EQ(slow.reply(), "USING default\r\n");
+  EXPECT_LE(server_->house().most_bytes.load(), 1'500'000U);
+}
+
+/// Commands that were read and wait are counted, and there are not more of them than a megabyte.
+TEST_F(a_server, reads_no_more_commands_than_it_has_room_for) {
+  options_.in_memory = true;
+  start();
+  wire w = connect();
+  const std::string body(60'000, 'x');
+  std::string many = "reserve\r\n";
+  for (int i = 0; i < 200; ++i) many += "put 0 0 60 60000\r\n" + body + "\r\n";
+  std::thread sender([&] { w.send(many); });
+  while (server_->house().bytes.load() < options_.limits.input) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(connect().ask("put 0 0 60 1\r\nx\r\n"), "INSERTED 1\r\n");
+  EXPECT_EQ(w.reply(), "RESERVED 1 1\r\nx\r\n");
+  for (int i = 2; i <= 201; ++i) ASSERT_EQ(w.reply(), "INSERTED " + std::to_string(i) + "\r\n");
+  sender.join();
+  EXPECT_LE(server_->house().most_bytes.load(), options_.limits.input + 2 * 66'000);
+}
+
+/// Many clients that begin a put and do not go on: memory is short then. Others are served, each
+/// command at a time, but nothing large is taken. No command is lost.
+TEST_F(a_server, serves_each_client_while_memory_is_short) {
+  options_.in_memory = true;
+  options_.limits.memory = 1U << 20;
+  start();
+  const std::string body(60'000, 'x');
+  std::vector<wire> slow;
+  const int clients = 40;
+  for (int i = 0; i < clients; ++i) {
+    slow.push_back(connect());
+    slow.back().send("use slow\r\nput 0 0 60 60000\r\n" + body.substr(0, 100));
+    ASSERT_EQ(slow.back().reply(), "USING slow\r\n");
+  }
+  while (server_->house().bytes.load() < clients * body.size()) std::this_thread::sleep_for(1ms);
+  wire w = connect();
+  std::string batch = "put-batch 3\r\n";
+  for (int i = 0; i < 3; ++i) batch += "0 0 60000 60000\r\n" + body + "\r\n";
+  std::string many = "put 0 0 60 60000\r\n" + body + "\r\n";
+  for (int i = 0; i < 300; ++i) many += "peek 1\r\n" + (i % 10 == 0 ? batch : std::string());
+  std::thread sender([&] { w.send(many); });
+  EXPECT_EQ(w.reply(), "INSERTED 1\r\n");
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(w.reply().size(), body.size() + 17);
+    if (i % 10 != 0) continue;
+    ASSERT_EQ(w.reply(), "OUT_OF_MEMORY\r\n");
+  }
+  sender.join();
+  EXPECT_LE(server_->house().most_bytes.load(), (1U << 20) + (clients + 2) * 2 * 66'000);
+  for (int i = 0; i < clients; ++i) {
+    slow[static_cast<std::size_t>(i)].send(body.substr(100) + "\r\n");
+    EXPECT_TRUE(slow[static_cast<std::size_t>(i)].reply().starts_with("INSERTED "));
+  }
+  EXPECT_TRUE(w.ask(batch).starts_with("INSERTED ")) << "there is room again";
+  w.close();
+  slow.clear();
+  while (server_->house().clients.count() != 0) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(server_->house().bytes.load(), 0U) << "all that was counted";
+}
+
 TEST_F(a_server, answers_pipelined_commands_in_their_order) {
   options_.in_memory = true;
   start();

@@ -115,10 +115,11 @@ TEST_F(a_site, tells_its_state_to_all_that_listen) {
     EXPECT_EQ(state["tubes"][0]["delayed"], 1);
     EXPECT_THAT(state["alerts"], IsEmpty());
     EXPECT_GT(state["server"]["disk_size"], 0);
+    // In ninety seconds: by the clock that is in the next minute, or in the one after it.
     json ahead;
     do {
-      ahead = next_event(*w, "forecast");
-    } while (ahead["minutes"][1] != 1);
+      ahead = next_event(*w, "forecast")["minutes"];
+    } while (ahead[1] != 1 && ahead[2] != 1);
   }
 }
 

@@ -2,18 +2,24 @@
 
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
+#include <rocksdb/perf_context.h>
+#include <rocksdb/perf_level.h>
 #include <verge/runtime.h>
 
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
 
 #include "postgres/postgres_store.h"
 #include "postgres/schema.h"
+#include "store/low_water.h"
 #include "store/records.h"
+#include "store/rocks_database.h"
 #include "store/rocks_store.h"
 #include "store/store.h"
 #include "support/database.h"
@@ -270,11 +276,11 @@ TEST_P(a_store, remembers_tubes_and_marks) {
                      .buried = 3,
                      .urgent = 1,
                      .paused_until = 99,
-                     .pause = 50});
+                     .pause = 50,
+                     .due_mark = {.due = -7, .id = 12}});
   b.tubes.push_back({.number = 4, .name = "gone"});
   b.id_ceiling = 1'000'001;
   b.burial_ceiling = 5;
-  b.clock_mark = 1'700'000'000'000'000'000;
   it->write(b);
   batch later;
   later.tubes_removed.push_back(4);
@@ -287,7 +293,7 @@ TEST_P(a_store, remembers_tubes_and_marks) {
   EXPECT_EQ(r.tubes[0].paused_until, 99);
   EXPECT_EQ(r.id_ceiling, 1'000'001U);
   EXPECT_EQ(r.burial_ceiling, 5U);
-  EXPECT_EQ(r.clock_mark, 1'700'000'000'000'000'000);
+  EXPECT_EQ(r.tubes[0].due_mark, (due_order{.due = -7, .id = 12}));
 }
 
 TEST_P(a_store, keeps_notes_in_the_order_of_their_names) {
@@ -442,6 +448,13 @@ TEST(check, finds_what_is_wrong) {
       {"a tube is lost", [&](rocksdb::DB& db) { erase(db, tube_key(1)); }, 1},
       {"a record is cut short", [&](rocksdb::DB& db) { put(db, task_key(1), "\x01"); }, 3},
       {"a key of an unknown kind", [&](rocksdb::DB& db) { put(db, "zzz", ""); }, 1},
+      {"an index begins before its low-water mark",
+       [&](rocksdb::DB& db) {
+         place later = at;
+         later.at = 2000;
+         put(db, low_water_key(index_prefix(1, place_kind::ready)), index_key(1, later, 1));
+       },
+       1},
       {"an id above the ceiling",
        [&](rocksdb::DB& db) { put(db, mark_key("ids"), number_value(1)); }, 1},
   };
@@ -473,6 +486,183 @@ TEST(check, finds_what_is_wrong) {
     } else {
       EXPECT_GT(r.fault_count, 0U) << d.what;
     }
+  }
+}
+
+// ---- Traps of RocksDB --------------------------------------------------------------------------
+
+/// Removes the tasks of a ready index from its front, as workers do.
+void remove_in_order(store& s, const std::vector<task>& tasks, std::size_t from, std::size_t to) {
+  for (std::size_t i = from; i < to; i += 100) {
+    batch b;
+    for (std::size_t n = i; n < std::min(i + 100, to); ++n) {
+      b.removals.push_back({.id = tasks[n].id,
+                            .tube = 1,
+                            .where = {.kind = place_kind::ready, .priority = 0, .at = tasks[n].due},
+                            .changed = false,
+                            .key = {}});
+    }
+    s.write(b);
+  }
+}
+
+/// After a restart the first entry of an index is found without a walk over what was removed.
+TEST(tombstones, are_not_walked_over_after_a_restart) {
+  const scratch dir;
+  constexpr std::size_t count = 50'000;
+  std::vector<task> tasks(count);
+  const auto insert = [&](store& s, task& t) {
+    batch b;
+    b.insertions.push_back({.fields = &t,
+                            .where = {.kind = place_kind::ready, .priority = 0, .at = t.due},
+                            .body = {}});
+    s.write(b);
+  };
+  const rocks_options options{.directory = dir / "tasks", .mode = durability::written};
+  {
+    const auto s = open_rocks_store(options);
+    for (std::size_t i = 0; i < count; ++i) {
+      tasks[i].id = i + 1;
+      tasks[i].tube = 1;
+      tasks[i].due = static_cast<wall_time>(1'000 + i);
+      insert(*s, tasks[i]);
+    }
+  }
+  const auto s = open_rocks_store(options);
+  remove_in_order(*s, tasks, 0, count - 10);
+  // As a crash leaves it: in an orderly end files are merged.
+  fs::copy(dir / "tasks", dir / "copy", fs::copy_options::recursive);
+  const auto walked = [](store& in) {
+    rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
+    rocksdb::get_perf_context()->Reset();
+    EXPECT_EQ(in.scan(1, beginning_of(place_kind::ready), 20).size(), 10U) << "to the end";
+    const auto* const p = rocksdb::get_perf_context();
+    return p->internal_delete_skipped_count + p->internal_key_skipped_count;
+  };
+  const auto copy = open_rocks_store({.directory = dir / "copy", .mode = durability::written});
+  EXPECT_LE(walked(*copy), 3 * low_water_marks::removals_between);
+  EXPECT_LE(walked(*s), 3 * low_water_marks::removals_between);
+  // One that comes before the mark is found, also after another crash.
+  task early;
+  early.id = count + 1;
+  early.tube = 1;
+  early.due = 500;
+  insert(*copy, early);
+  fs::copy(dir / "copy", dir / "again", fs::copy_options::recursive);
+  const auto again = open_rocks_store({.directory = dir / "again", .mode = durability::written});
+  for (store* const each : {copy.get(), again.get()}) {
+    const auto found = each->scan(1, beginning_of(place_kind::ready), 20);
+    ASSERT_EQ(found.size(), 11U);
+    EXPECT_EQ(found[0].fields.id, early.id);
+    EXPECT_EQ(found[1].fields.id, count - 9);
+  }
+}
+
+/// However much has been put, the logs that the next start has to read are few.
+TEST(logs, are_not_kept) {
+  const scratch dir;
+  const auto s = open_rocks_store(
+      {.directory = dir / "tasks", .mode = durability::written, .memtable_bytes = 1U << 20});
+  const std::string body(1000, 'x');
+  std::uint64_t most = 0;
+  for (task_id id = 1; id <= 30'000; ++id) {
+    task t;
+    t.id = id;
+    t.tube = 1;
+    batch b;
+    b.insertions.push_back({.fields = &t, .where = {.kind = place_kind::ready}, .body = body});
+    s->write(b);
+    if (id % 1000 != 0) continue;
+    std::uint64_t bytes = 0;
+    for (const auto& file : fs::directory_iterator(dir / "tasks")) {
+      std::error_code gone;
+      const std::uint64_t size = file.file_size(gone);
+      if (!gone && file.path().extension() == ".log") bytes += size;
+    }
+    most = std::max(most, bytes);
+  }
+  EXPECT_LE(most, 8U << 20) << "of 30 MB that were put";
+}
+
+/// Every file with its contents and the time when it was written last.
+std::map<std::string, std::pair<std::string, fs::file_time_type>> contents_of(
+    const std::string& directory) {
+  std::map<std::string, std::pair<std::string, fs::file_time_type>> all;
+  for (const auto& file : fs::directory_iterator(directory)) {
+    std::ifstream in(file.path(), std::ios::binary);
+    all[file.path().filename()] = {
+        std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()),
+        file.last_write_time()};
+  }
+  return all;
+}
+
+/// A directory that a server has open, as a crash leaves it: with a log that ends in zeros.
+void make_crashed(const std::string& original, const std::string& copy, std::uint64_t old_format) {
+  const auto s = open_rocks_store({.directory = original});
+  std::vector<task> tasks(50);
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    task& t = tasks[i];
+    t.id = i + 1;
+    t.tube = static_cast<tube_number>(1 + i);
+    t.due = 1001;
+    batch b;
+    b.insertions.push_back({.fields = &t,
+                            .where = {.kind = place_kind::ready, .priority = 0, .at = 1001},
+                            .body = "x"});
+    b.tubes.push_back({.number = t.tube, .name = std::to_string(t.tube), .ready = 1, .urgent = 1});
+    b.id_ceiling = 1000;
+    s->write(b);
+  }
+  if (old_format != 0) {
+    auto& db = dynamic_cast<rocks_store&>(*s).db();
+    ASSERT_TRUE(db.Put({}, records::format_key(), records::number_value(old_format)).ok());
+  }
+  fs::copy(original, copy, fs::copy_options::recursive);
+}
+
+std::string last_log(const std::string& directory) {
+  std::string last;
+  for (const auto& file : fs::directory_iterator(directory)) {
+    if (file.path().extension() == ".log") last = std::max(last, file.path().string());
+  }
+  return last;
+}
+
+TEST(check, changes_nothing) {
+  for (const std::uint64_t old_format : {0U, 2U}) {
+    for (const bool torn : {false, true}) {
+      const scratch dir;
+      make_crashed(dir / "tasks", dir / "copy", old_format);
+      if (torn) {
+        // The last batch of the log has lost its end.
+        const std::string log = last_log(dir / "copy");
+        std::ifstream in(log, std::ios::binary);
+        const std::string bytes(std::istreambuf_iterator<char>(in), {});
+        fs::resize_file(log, bytes.find_last_not_of('\0') - 5);
+      }
+      const auto before = contents_of(dir / "copy");
+      const check_report r = check_rocks_store(dir / "copy");
+      const std::uint64_t lost = torn && old_format == 0 ? 1 : 0;
+      EXPECT_EQ(r.fault_count, 0U) << r.faults[0];
+      EXPECT_EQ(r.tasks, 50U - lost);
+      EXPECT_EQ(contents_of(dir / "copy"), before);
+      // A server does change it, and finds the same.
+      { open_rocks_store({.directory = dir / "copy"}); }
+      EXPECT_NE(contents_of(dir / "copy"), before);
+      EXPECT_EQ(check_rocks_store(dir / "copy").tasks, 50U - lost);
+    }
+  }
+}
+
+TEST(check, needs_the_directory_for_itself) {
+  const scratch dir;
+  const auto s = open_rocks_store({.directory = dir / "tasks"});
+  try {
+    check_rocks_store(dir / "tasks");
+    FAIL() << "it reads what is being written";
+  } catch (const store_error& e) {
+    EXPECT_NE(std::string(e.what()).find("another process"), std::string::npos) << e.what();
   }
 }
 

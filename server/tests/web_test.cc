@@ -264,6 +264,23 @@ TEST_F(a_web_server, waits_for_a_task_and_never_gives_it_early) {
   EXPECT_EQ(web().ask("POST", "/v1/tubes/t/reserve?wait=10ms").json()["tasks"].size(), 0U);
 }
 
+TEST_F(a_web_server, hands_out_every_byte_of_a_body_and_any_key) {
+  start();
+  std::string text;
+  for (char c = 0; c < 127; ++c) text += c;
+  text += "\x7f \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80 \"end\"\\";
+  EXPECT_EQ(put("t", json{{"body", text}, {"key", "k\"\\\xc3\xbc"}}.dump()).status, 201);
+  json got = web().ask("POST", "/v1/tubes/t/reserve").json()["tasks"][0];
+  EXPECT_EQ(got["body"], text);
+  EXPECT_EQ(got["key"], "k\"\\\xc3\xbc");
+  wire w(server_->address().port());
+  EXPECT_EQ(w.ask("use t\r\n"), "USING t\r\n");
+  EXPECT_EQ(w.ask("put-key k\xff\" refuse 0 0 1000 2\r\n\xff\xfe\r\n"), "INSERTED 2\r\n");
+  got = web().ask("POST", "/v1/tubes/t/reserve").json()["tasks"][0];
+  EXPECT_EQ(got["key"], "k\xef\xbf\xbd\"");
+  EXPECT_EQ(got["body_base64"], "//4=");
+}
+
 TEST_F(a_web_server, gives_nothing_to_a_client_that_has_left) {
   start();
   {
@@ -274,6 +291,49 @@ TEST_F(a_web_server, gives_nothing_to_a_client_that_has_left) {
   wait_until([&] { return web().ask("GET", "/v1/server").json()["waiting"] == 0; });
   EXPECT_EQ(put("t", R"({"body":"x"})").status, 201);
   EXPECT_EQ(web().ask("GET", "/v1/tubes/t").json()["ready"], 1);
+}
+
+/// Whatever it has sent on before it left: a request, or more than is read ahead.
+TEST_F(a_web_server, gives_nothing_to_a_client_that_has_sent_more_and_left) {
+  start();
+  const auto waiting = [&] { return web().ask("GET", "/v1/server").json()["waiting"]; };
+  for (const std::size_t times : {1U, 500U}) {
+    {
+      http_wire leaves(port());
+      leaves.send_request("POST", "/v1/tubes/t/reserve?wait=300s", "", {});
+      wait_until([&] { return waiting() == 1; });
+      for (std::size_t i = 0; i < times; ++i) {
+        leaves.send_request("POST", "/v1/tubes/t/reserve", "", {});
+      }
+    }
+    wait_until([&] { return waiting() == 0; });
+  }
+  EXPECT_EQ(put("t", R"({"body":"x"})").status, 201);
+  // What it had sent on is not done for it either.
+  wait_until([&] { return web().ask("GET", "/v1/server").json()["connections"] == 1; });
+  EXPECT_EQ(web().ask("GET", "/v1/tubes/t").json()["ready"], 1);
+}
+
+TEST_F(a_web_server, keeps_requests_that_come_while_others_wait) {
+  start();
+  http_wire w(port());
+  std::string both;
+  for (int i = 0; i < 2; ++i) {
+    both +=
+        "POST /v1/tubes/t/reserve?wait=300s HTTP/1.1\r\nHost: localhost\r\n"
+        "Content-Length: 0\r\n\r\n";
+  }
+  w.send(both);
+  wait_until([&] { return web().ask("GET", "/v1/server").json()["waiting"] == 1; });
+  w.send_request("GET", "/v1/tubes/t", "", {});
+  EXPECT_EQ(put("t", R"({"body":"1"})").status, 201);
+  EXPECT_EQ(w.answer().json()["tasks"][0]["body"], "1");
+  wait_until([&] { return web().ask("GET", "/v1/server").json()["waiting"] == 1; });
+  w.send_request("GET", "/v1/tubes/none", "", {});
+  EXPECT_EQ(put("t", R"({"body":"2"})").status, 201);
+  EXPECT_EQ(w.answer().json()["tasks"][0]["body"], "2");
+  EXPECT_EQ(w.answer().json()["reserved"], 2);
+  EXPECT_EQ(w.answer().status, 404);
 }
 
 TEST_F(a_web_server, keeps_a_request_that_comes_while_another_one_waits) {
@@ -394,8 +454,56 @@ TEST_F(a_web_server, lists_every_task_once_page_by_page) {
     EXPECT_EQ(dues.size(), 100U) << "pages of " << limit;
     EXPECT_TRUE(std::is_sorted(dues.begin(), dues.end()));
   }
-  const json minutes = web().ask("GET", "/v1/forecast?minutes=60").json();
-  EXPECT_TRUE(minutes.contains("known_until")) << "the window holds only some of them";
+  // The window holds only some of them; they are all counted.
+  const json f = web().ask("GET", "/v1/forecast?minutes=1440").json();
+  EXPECT_FALSE(f.contains("known_until"));
+  std::uint64_t sum = 0;
+  for (const json& m : f["minutes"]) sum += m.get<std::uint64_t>();
+  EXPECT_EQ(sum, 100U);
+}
+
+TEST_F(a_web_server, lists_leases_without_their_tokens) {
+  start();
+  const json none =
+      expect(200, "GET", "/v1/tubes/{tube}/tasks", "/v1/tubes/default/tasks?state=reserved").json();
+  EXPECT_TRUE(none["tasks"].empty());
+  json many = json::array();
+  for (int i = 0; i < 30; ++i) many.push_back({{"body", std::to_string(i)}, {"ttr", 3'600'000}});
+  EXPECT_EQ(put("t", many.dump()).status, 201);
+  const json got = web().ask("POST", "/v1/tubes/t/reserve?max=20").json()["tasks"];
+  wire w(server_->address().port());  // and one over the other protocol
+  w.ask("watch t\r\n");
+  EXPECT_TRUE(w.ask("reserve-with-timeout 0\r\n").starts_with("RESERVED 21"));
+  const auto list = [&](const std::string& more) {
+    return expect(200, "GET", "/v1/tubes/{tube}/tasks", "/v1/tubes/t/tasks?state=reserved" + more);
+  };
+  for (const int limit : {1, 7, 21, 100}) {
+    std::vector<int> ids;
+    std::string after;
+    do {
+      const json page = list("&bodies=true&limit=" + std::to_string(limit) + after).json();
+      for (const json& t : page["tasks"]) {
+        ids.push_back(t["id"]);
+        EXPECT_EQ(t["state"], "reserved");
+        EXPECT_EQ(t["body"], std::to_string(t["id"].get<int>() - 1));
+        EXPECT_GT(t["time_left"], 3'000'000);
+        EXPECT_GT(t["lease_ends"], t["due"]);
+      }
+      after = page.contains("next") ? "&after=" + page["next"].get<std::string>() : "";
+    } while (!after.empty());
+    EXPECT_EQ(ids.size(), 21U) << "pages of " << limit;
+    EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+  }
+  for (const json& t : got) {
+    const std::string lease = t["lease"];
+    EXPECT_EQ(list("&limit=1000").body.find(lease.substr(lease.find('.') + 1)), std::string::npos);
+  }
+  EXPECT_EQ(web().ask("POST", lease_path(got[0], "ack")).status, 200);
+  EXPECT_EQ(list("").json()["tasks"].size(), 20U);
+  w.close();
+  wait_until([&] { return list("").json()["tasks"].size() == 19; });
+  restart();
+  EXPECT_EQ(list("").json()["tasks"].size(), 19U) << "leases outlast a restart";
 }
 
 TEST_F(a_web_server, lists_tubes_by_name) {

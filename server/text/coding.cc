@@ -55,6 +55,40 @@ bool is_utf8(std::string_view text) noexcept {
   return true;
 }
 
+void append_json_text(std::string& to, std::string_view utf8) {
+  constexpr std::string_view hex = "0123456789abcdef";
+  to += '"';
+  std::size_t plain = 0;  // what needs no escape is appended at once
+  for (std::size_t i = 0; i < utf8.size(); ++i) {
+    const auto c = static_cast<unsigned char>(utf8[i]);
+    if (c >= 0x20 && c != '"' && c != '\\') continue;
+    to.append(utf8.substr(plain, i - plain));
+    plain = i + 1;
+    switch (c) {
+      case '\n':
+        to += "\\n";
+        break;
+      case '\r':
+        to += "\\r";
+        break;
+      case '\t':
+        to += "\\t";
+        break;
+      case '"':
+      case '\\':
+        to += '\\';
+        to += static_cast<char>(c);
+        break;
+      default:
+        to += "\\u00";
+        to += hex[c >> 4];
+        to += hex[c & 15];
+    }
+  }
+  to.append(utf8.substr(plain));
+  to += '"';
+}
+
 std::string base64(std::string_view bytes) {
   std::string out;
   out.reserve((bytes.size() + 2) / 3 * 4);

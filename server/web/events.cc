@@ -68,6 +68,7 @@ chan<event_text> event_source::subscribe() {
     made.close();
   } else {
     subscribers_.push_back(made);
+    newcomer_ = true;
   }
   static_cast<void>(wake_.try_send(true));  // the first event comes at once
   return made;
@@ -131,7 +132,12 @@ verge::task<> event_source::tell_once(std::size_t round) {
         "event: state\ndata: {\"alerts\":[{\"kind\":\"write-stopped\",\"text\":\"The disk has "
         "failed: nothing is written any more\"}]}\n\n"));
   }
-  if (round % rounds_between_forecasts != 0) co_return;
+  bool asked = round % rounds_between_forecasts == 0;
+  {
+    std::lock_guard held(lock_);
+    asked |= std::exchange(newcomer_, false);
+  }
+  if (!asked) co_return;
   to_.submit({shared_from_this(), command(verb::forecast, minutes_of_forecast)});
   const auto ahead = co_await recv(replies_);
   if (!ahead || ahead->what != answer::shown) co_return;

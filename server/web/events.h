@@ -56,6 +56,7 @@ class event_source final : public client, public std::enable_shared_from_this<ev
   std::mutex lock_;
   std::vector<chan<event_text>> subscribers_;
   bool stopped_{false};
+  bool newcomer_{false};  ///< under lock_: one has come that knows no forecast yet
   chan<reply> replies_{4};
   chan<bool> wake_{1};
 };

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "api.h"
 #include "call.h"
 
@@ -53,9 +56,19 @@ operation show_health(call& c);
 operation show_readiness(call& c);
 operation stream_events(call& c);
 
-/// The operation that gives the broker one command.
-operation ask(command cmd, std::function<http::response(reply&)> answer);
+/// The operation that gives the broker one command, and answers by its reply.
+template <class F>
+operation ask(command cmd, F answer) {
+  operation op;
+  op.commands.push_back(std::move(cmd));
+  op.answer = [answer = std::move(answer)](std::vector<reply>& replies) {
+    return answer(replies.front());
+  };
+  return op;
+}
 http::response json_response(const ordered_json& j, int status = 200);
+/// The same for what is written already.
+http::response json_text(std::string text, int status = 200);
 /// What a reply that is no success means. Always throws.
 [[noreturn]] void refuse_reply(const reply& r);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 
 #include "../push/url.h"
@@ -227,6 +228,9 @@ ordered_json shown(const task_view& v) {
   j["due"] = format_rfc3339(t.due);
   j["ttr"] = t.ttr / millisecond;
   j["time_left"] = v.time_left / millisecond;
+  if (t.state == task_state::reserved) {
+    j["lease_ends"] = format_rfc3339(t.lease_end / millisecond * millisecond);
+  }
   j["attempts"] = t.reserves;
   j["timeouts"] = t.timeouts;
   j["releases"] = t.releases;
@@ -280,20 +284,37 @@ ordered_json shown(const server_view& v) {
   return j;
 }
 
-ordered_json handed(const handed_out& t, const std::string& tube) {
-  ordered_json j;
-  j["id"] = t.id;
-  j["lease"] = lease_text(t.id, t.token);
-  j["tube"] = tube;
+void append_handed(std::string& to, const handed_out& t, std::string_view tube) {
+  const auto out = std::back_inserter(to);
+  const auto add_text = [&](std::string_view name, std::string_view value) {
+    fmt::format_to(out, ",\"{}\":", name);
+    append_json_text(to, value);
+  };
+  fmt::format_to(out, "{{\"id\":{},\"lease\":\"{}.{:x}\"", t.id, t.id, t.token);
+  add_text("tube", tube);
   if (t.fields != nullptr) {
-    j["priority"] = t.fields->priority;
-    j["due"] = format_rfc3339(t.fields->due);
-    j["ttr"] = t.fields->ttr / millisecond;
-    j["attempts"] = t.fields->reserves;
-    add_options(j, *t.fields);
+    const task& f = *t.fields;
+    fmt::format_to(out, ",\"priority\":{},\"due\":\"{}\",\"ttr\":{},\"attempts\":{}", f.priority,
+                   format_rfc3339(f.due), f.ttr / millisecond, f.reserves);
+    // A key that came over beanstalk's protocol may be any bytes.
+    if (is_utf8(f.key)) {
+      if (!f.key.empty()) add_text("key", f.key);
+    } else {
+      constexpr auto replace = json::error_handler_t::replace;
+      fmt::format_to(out, ",\"key\":{}", json(f.key).dump(-1, ' ', false, replace));
+    }
+    if (f.max_attempts != 0) fmt::format_to(out, ",\"max_attempts\":{}", f.max_attempts);
+    if (f.backoff != 0) fmt::format_to(out, ",\"backoff\":{}", f.backoff / millisecond);
+    if (!f.dead_letter.empty()) add_text("dead_letter", f.dead_letter);
+    if (f.push != nullptr && !f.push->url.empty()) add_text("url", f.push->url);
+    if (f.push != nullptr && !f.push->answer.empty()) add_text("last_answer", f.push->answer);
   }
-  add_body(j, *t.body);
-  return j;
+  if (is_utf8(*t.body)) {
+    add_text("body", *t.body);
+  } else {
+    add_text("body_base64", base64(*t.body));
+  }
+  to += '}';
 }
 
 std::string lease_text(task_id id, lease_token token) { return fmt::format("{}.{:x}", id, token); }

@@ -57,8 +57,9 @@ ordered_json shown(const new_task& t);
 ordered_json shown(const task_view& v);
 ordered_json shown(const tube_view& v);
 ordered_json shown(const server_view& v);
-/// With its lease: "id.token".
-ordered_json handed(const handed_out& t, const std::string& tube);
+/// Appends it with its lease, "id.token". As text, without a document in between: workers ask for
+/// nothing else as often.
+void append_handed(std::string& to, const handed_out& t, std::string_view tube);
 
 std::string lease_text(task_id id, lease_token token);
 /// Nothing if the text is no lease.

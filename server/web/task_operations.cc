@@ -41,10 +41,8 @@ ordered_json outcome(answer a, task_id id) {
 http::response answer_put(reply& r) {
   const bool kept = r.what == answer::kept;
   if (!kept && r.what != answer::inserted && r.what != answer::replaced) refuse_reply(r);
-  return {.status = kept ? 200 : 201,
-          .content_type = "application/json",
-          .headers = {},
-          .body = fmt::format("{{\"id\":{},\"outcome\":\"{}\"}}\n", r.number, outcome_of(r.what))};
+  return json_text(fmt::format("{{\"id\":{},\"outcome\":\"{}\"}}\n", r.number, outcome_of(r.what)),
+                   kept ? 200 : 201);
 }
 
 http::response answer_many(reply& r) {

@@ -23,17 +23,13 @@ ordered_json survey_json(const survey_view& v) {
 
 }  // namespace
 
-operation ask(command cmd, std::function<http::response(reply&)> answer) {
-  operation op;
-  op.commands.push_back(std::move(cmd));
-  op.answer = [answer = std::move(answer)](std::vector<reply>& replies) {
-    return answer(replies.front());
-  };
-  return op;
+http::response json_response(const ordered_json& j, int status) {
+  return json_text(written(j), status);
 }
 
-http::response json_response(const ordered_json& j, int status) {
-  return {.status = status, .content_type = "application/json", .headers = {}, .body = written(j)};
+http::response json_text(std::string text, int status) {
+  return {
+      .status = status, .content_type = "application/json", .headers = {}, .body = std::move(text)};
 }
 
 void refuse_reply(const reply& r) {
@@ -96,10 +92,12 @@ operation list_tasks(call& c) {
     cmd.state = task_state::ready;
   } else if (state == "delayed") {
     cmd.state = task_state::delayed;
+  } else if (state == "reserved") {
+    cmd.state = task_state::reserved;
   } else if (state == "buried") {
     cmd.state = task_state::buried;
   } else {
-    refuse_parameter("state", "has to be ready, delayed or buried");
+    refuse_parameter("state", "has to be ready, delayed, reserved or buried");
   }
   cmd.number = c.number("limit", default_page, 1, c.limits().page);
   cmd.with_body = c.flag("bodies");

@@ -1,6 +1,10 @@
 #include "web_connection.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <verge/clock.h>
@@ -19,6 +23,8 @@ namespace {
 
 /// The connection object with its buffers, rounded up.
 constexpr std::size_t bytes_per_connection = 16U << 10;
+/// For so long it is not looked whether a client whose reserve waits has left.
+constexpr std::chrono::milliseconds soon{10};
 constexpr std::string_view always =
     "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n";
 
@@ -46,6 +52,12 @@ bool is_kept_by_broker(const operation& op) {
          keeps_reply(op.commands.front().what);
 }
 
+/// Whether the peer sends no more, also if there are bytes before the end that were not read yet.
+bool has_ended(int fd) noexcept {
+  pollfd p{.fd = fd, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 std::string print_of(const http::request& r) {
   std::string all(r.target());
   all.append("\n").append(r.body());
@@ -55,16 +67,13 @@ std::string print_of(const http::request& r) {
 
 }  // namespace
 
-web_connection::web_connection(web_house& house, stream_socket conn)
+web_connection::web_connection(web_house& house, stream_socket conn, crowd::place place)
     : client(leases::by_token),
       house_(house),
+      place_(std::move(place)),
       conn_(std::move(conn)),
       share_(house.budget, bytes_per_connection),
-      parser_(house.limits.http, &share_) {
-  house_.open.fetch_add(1);
-}
-
-web_connection::~web_connection() { house_.open.fetch_sub(1); }
+      parser_(house.limits.http, &share_) {}
 
 void web_connection::start() { go(&web_connection::run, shared_from_this()).detach(); }
 
@@ -100,8 +109,7 @@ verge::task<> web_connection::run(std::shared_ptr<web_connection> self) {
 
 verge::task<> web_connection::converse() {
   for (;;) {
-    std::size_t n = std::exchange(already_read_, 0);
-    if (n == 0) {
+    if (unread_.empty()) {
       set_read_deadline();
       const auto got = co_await conn_.read_some(in_);
       if (got.error == net_errc::deadline_exceeded && parser_.inside()) {
@@ -111,33 +119,29 @@ verge::task<> web_connection::converse() {
         co_return;
       }
       if (got.error) co_return;
-      n = got.bytes;
+      unread_ = {in_.data(), got.bytes};
     }
-    // A request may wait, and then the buffer is read into again: it is taken out first.
-    const std::string received(in_.data(), n);
-    for (std::string_view rest = received; !rest.empty();) {
-      const auto [used, what] = parser_.feed(rest);
-      rest.remove_prefix(used);
-      bool stays = true;
-      switch (what) {
-        case http::step::more:
-          break;
-        case http::step::expects_continue:
-          stays = co_await write("HTTP/1.1 100 Continue\r\n\r\n");
-          break;
-        case http::step::failed:
-          stays = co_await send(refuse_http(parser_.status(), parser_.reason()),
-                                http::connection::closes, true);
-          if (stays) co_await say_goodbye();
-          co_return;
-        case http::step::complete:
-          stays = co_await serve();
-          parser_.next();
-          read_deadline_ = deadline::none;
-          break;
-      }
-      if (!stays) co_return;
+    const auto [used, what] = parser_.feed(unread_);
+    unread_.remove_prefix(used);
+    bool stays = true;
+    switch (what) {
+      case http::step::more:
+        break;
+      case http::step::expects_continue:
+        stays = co_await write("HTTP/1.1 100 Continue\r\n\r\n");
+        break;
+      case http::step::failed:
+        stays = co_await send(refuse_http(parser_.status(), parser_.reason()),
+                              http::connection::closes, true);
+        if (stays) co_await say_goodbye();
+        co_return;
+      case http::step::complete:
+        stays = co_await serve();
+        parser_.next();
+        read_deadline_ = deadline::none;
+        break;
     }
+    if (!stays) co_return;
   }
 }
 
@@ -184,11 +188,17 @@ verge::task<bool> web_connection::serve() {
     co_await stream_events();
     co_return false;
   }
-  const bool may_stay = !broken_ && !house_.stopping.load(std::memory_order_relaxed);
-  const http::connection after = http::connection_after(asked, may_stay);
+  // A client that has left is not served what it had sent on: it does not see the answers.
+  const bool may_stay = !broken_ && !has_left_ && !house_.stopping.load(std::memory_order_relaxed);
+  http::connection after = http::connection_after(asked, may_stay);
   const bool with_body = asked.method() != "HEAD";
-  const bool sent = co_await send(std::move(r), after, with_body);
-  if (!sent) co_return false;
+  // Nearly always the kernel takes all of it at once, and no task is needed.
+  const std::string_view unsent = send_now(std::move(r), after, with_body);
+  if (!unsent.empty()) {
+    const bool sent = co_await write(unsent);
+    if (!sent) co_return false;
+  }
+  let_go_of_response();
   if (after != http::connection::closes) co_return true;
   co_await say_goodbye();
   co_return false;
@@ -286,7 +296,11 @@ void web_connection::submit(operation& op) {
     replies_.clear();
     expected_ = op.commands.size();
   }
-  const auto self = shared_from_this();
+  auto self = shared_from_this();
+  if (op.commands.size() == 1) {
+    house_.to.submit({std::move(self), std::move(op.commands.front())});
+    return;
+  }
   std::vector<request> requests;
   requests.reserve(op.commands.size());
   for (command& c : op.commands) requests.push_back({self, std::move(c)});
@@ -294,17 +308,18 @@ void web_connection::submit(operation& op) {
 }
 
 http::response web_connection::conclude(const operation& op, bool in_time) {
-  std::vector<reply> replies;
+  // Two vectors that change places: the memory of both stays.
+  taken_.clear();
   {
     std::lock_guard held(lock_);
     in_time &= replies_.size() >= expected_;
     expected_ = 0;
-    replies.swap(replies_);
+    taken_.swap(replies_);
   }
   try {
     if (in_time) {
-      const bool replayed = !replies.empty() && replies.front().replayed;
-      http::response r = op.answer(replies);
+      const bool replayed = !taken_.empty() && taken_.front().replayed;
+      http::response r = op.answer(taken_);
       if (replayed) r.headers += "Idempotency-Replayed: true\r\n";
       return r;
     }
@@ -345,44 +360,68 @@ verge::task<> web_connection::stream_events() {
 
 /// Waits for the replies, and sees meanwhile whether the client leaves.
 verge::task<> web_connection::wait_and_watch() {
+  // Most are answered at once, and no one has left.
+  const auto which = co_await verge::select(recv(answered_), recv(verge::after(soon)));
+  if (which == 0) co_return;
   conn_.set_read_deadline(no_deadline);
   auto watching = go(&web_connection::watch, shared_from_this());
   static_cast<void>(co_await recv(answered_));
   watching.cancel();
   try {
-    already_read_ = co_await watching;
+    co_await watching;
   } catch (const verge::cancelled&) {
-    already_read_ = 0;
+    // The usual end: the client is still there.
   }
 }
 
-/// Reads while a reserve waits: the next request, which is kept, or the end of the connection,
-/// which ends the wait.
-verge::task<std::size_t> web_connection::watch(std::shared_ptr<web_connection> self) {
-  const auto got = co_await self->conn_.read_some(self->in_);
-  if (got.bytes == 0) self->house_.to.submit({self, command(verb::half_close)});
-  co_return got.bytes;
+/// While a reserve waits: until the end of the connection, which ends the wait, or until it is
+/// cancelled. Requests that the client sends meanwhile are kept, as far as there is room; what does
+/// not fit stays in the socket, and the end behind it is looked for once a second.
+verge::task<> web_connection::watch(std::shared_ptr<web_connection> self) {
+  web_connection& me = *self;
+  std::memmove(me.in_.data(), me.unread_.data(), me.unread_.size());
+  me.unread_ = {me.in_.data(), me.unread_.size()};
+  while (me.unread_.size() < me.in_.size()) {
+    const std::size_t kept = me.unread_.size();
+    const auto got = co_await me.conn_.read_some(buffer(&me.in_[kept], me.in_.size() - kept));
+    me.unread_ = {me.in_.data(), kept + got.bytes};
+    if (got.error) break;
+  }
+  while (me.unread_.size() == me.in_.size() && !has_ended(me.conn_.native_handle())) {
+    co_await sleep(std::chrono::seconds(1));
+  }
+  me.has_left_ = true;
+  me.house_.to.submit({self, command(verb::half_close)});
 }
 
-verge::task<bool> web_connection::send(http::response r, http::connection after, bool with_body) {
+/// Writes what the kernel takes at once. Returns the rest, which is in out_. A response for which
+/// there is no memory is another one, and the last.
+std::string_view web_connection::send_now(http::response r, http::connection& after,
+                                          bool with_body) {
   if (r.body.size() > bytes_per_connection / 2 &&
       !share_.hold(http::memory_share::answer, r.body.size())) {
     r = refuse_http(503, "there is no memory for the response: try again");
     after = http::connection::closes;
   }
-  r.headers.append(always);
-  std::string out;
-  out.reserve(512 + (with_body ? r.body.size() : 0));
-  http::write_head(out, r, after);
-  if (with_body) out.append(r.body);
-  // Nearly always the kernel takes all of it at once, and no task is needed.
-  conn_.set_write_deadline(clock::now() + house_.limits.write);
-  const auto first = co_await conn_.write_some(out);
-  bool sent = !first.error;
-  if (sent && first.bytes < out.size()) {
-    sent = co_await write(std::string_view(out).substr(first.bytes));
-  }
+  out_.clear();
+  http::write_head(out_, r, after, always);
+  if (with_body) out_.append(r.body);
+  const ssize_t n =
+      ::send(conn_.native_handle(), out_.data(), out_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return std::string_view(out_).substr(n > 0 ? static_cast<std::size_t>(n) : 0);
+}
+
+/// What is small is kept for the next response.
+void web_connection::let_go_of_response() noexcept {
+  if (out_.capacity() > house_.limits.http.keep_bytes) std::string().swap(out_);
   static_cast<void>(share_.hold(http::memory_share::answer, 0));
+}
+
+verge::task<bool> web_connection::send(http::response r, http::connection after, bool with_body) {
+  const std::string_view unsent = send_now(std::move(r), after, with_body);
+  bool sent = true;
+  if (!unsent.empty()) sent = co_await write(unsent);
+  let_go_of_response();
   co_return sent;
 }
 

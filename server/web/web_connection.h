@@ -15,6 +15,7 @@
 #include <verge/task.h>
 
 #include "../broker/committer.h"
+#include "../doors/crowd.h"
 #include "../doors/gate.h"
 #include "../text/event_log.h"
 #include "api.h"
@@ -28,7 +29,7 @@
 ///
 /// Ground rules: everything belongs to that task, with two exceptions. `replies_` and what stands
 /// with it are under `lock_`: the committer appends, the task takes. While a reserve waits, a
-/// second task reads the socket, so that a client that leaves does not get a task; the first task
+/// second task watches the socket, so that a client that leaves does not get a task; the first task
 /// touches neither socket nor buffer until the second has ended.
 ///
 /// Leases belong to no connection here: they are known by their tokens (client::leases).
@@ -36,7 +37,8 @@ namespace verge::server::web {
 
 struct web_limits {
   api_settings api;
-  http::limits http{.header_bytes = 16U << 10, .headers = 100, .body_bytes = 16U << 20};
+  http::limits http{
+      .header_bytes = 16U << 10, .headers = 100, .body_bytes = 16U << 20, .keep_bytes = 1U << 10};
   std::size_t connections{10'000};
   std::size_t memory{512U << 20};  ///< of all buffers of requests and responses
   std::chrono::milliseconds idle{75'000};
@@ -63,14 +65,13 @@ struct web_house {
   event_log* log{nullptr};  ///< of requests, if they are logged
   bool check_host{true};    ///< only loopback is listened on, and there are no tokens
   std::vector<std::string> hosts;
-  std::atomic<std::size_t> open{0};
+  crowd clients{limits.connections};
   std::atomic<bool> stopping{false};
 };
 
 class web_connection final : public client, public std::enable_shared_from_this<web_connection> {
  public:
-  web_connection(web_house& house, stream_socket conn);
-  ~web_connection() override;
+  web_connection(web_house& house, stream_socket conn, crowd::place place);
 
   /// Starts the task, which keeps the connection alive until it has ended.
   void start();
@@ -85,7 +86,7 @@ class web_connection final : public client, public std::enable_shared_from_this<
   enum class deadline : std::uint8_t { none, idle, request };
 
   static verge::task<> run(std::shared_ptr<web_connection> self);
-  static verge::task<std::size_t> watch(std::shared_ptr<web_connection> self);
+  static verge::task<> watch(std::shared_ptr<web_connection> self);
   verge::task<> converse();
   verge::task<bool> serve();
   bool prepare(operation& op, http::response& r, std::string& key);
@@ -94,25 +95,31 @@ class web_connection final : public client, public std::enable_shared_from_this<
   verge::task<> wait_and_watch();
   verge::task<> stream_events();
   void log(const http::response& r, clock::time_point begin);
+  std::string_view send_now(http::response r, http::connection& after, bool with_body);
   verge::task<bool> send(http::response r, http::connection after, bool with_body);
   verge::task<bool> write(std::string_view bytes);
+  void let_go_of_response() noexcept;
   verge::task<> say_goodbye();
   void set_read_deadline();
   std::string admit(operation& op);
 
   web_house& house_;
+  const crowd::place place_;
   stream_socket conn_;
   http::memory_share share_;
   http::request_parser parser_;
   deadline read_deadline_{deadline::none};
   std::array<char, 8192> in_;
-  std::size_t already_read_{0};  ///< bytes of in_ that the watching task has read
-  shared_caller caller_;         ///< of the current request, if a token is asked for
-  bool broken_{false};           ///< a reply is outstanding that no request waits for
-  std::string_view route_;       ///< of the request that is served
+  std::string_view unread_;  ///< bytes of in_ that were received and not looked at yet
+  std::string out_;          ///< the response that is sent
+  bool has_left_{false};     ///< the watching task has seen the client's end
+  shared_caller caller_;     ///< of the current request, if a token is asked for
+  bool broken_{false};       ///< a reply is outstanding that no request waits for
+  std::string_view route_;   ///< of the request that is served
 
   std::mutex lock_;
   std::vector<reply> replies_;
+  std::vector<reply> taken_;  ///< of the task: replies_ of the request that is answered
   std::size_t expected_{0};
   bool left_{false};
   chan<bool> answered_{1};

@@ -33,17 +33,21 @@ verge::task<> web_server::accept() {
       continue;
     }
     // One more than allowed is closed at once: the client sees the end of the stream.
-    if (house_.open.load() >= house_.limits.connections) continue;
+    crowd::place place = house_.clients.enter();
+    if (!place) continue;
     if (tls_ == nullptr) {
-      attend(std::move(conn));
+      attend(std::move(conn), std::move(place));
     } else {
-      tls_->take(std::move(conn), [this](stream_socket plain) { attend(std::move(plain)); });
+      tls_->take(std::move(conn), house_.clients, std::move(place),
+                 [this](stream_socket plain, crowd::place held) {
+                   attend(std::move(plain), std::move(held));
+                 });
     }
   }
 }
 
-void web_server::attend(stream_socket conn) {
-  auto made = std::make_shared<web_connection>(house_, std::move(conn));
+void web_server::attend(stream_socket conn, crowd::place place) {
+  auto made = std::make_shared<web_connection>(house_, std::move(conn), std::move(place));
   {
     std::lock_guard held(lock_);
     if (connections_.size() >= sweep_at_) {
@@ -63,6 +67,7 @@ void web_server::close() {
   accepting_.join();
   house_.events->stop();
   telling_.join();
+  house_.clients.dismiss();
   std::lock_guard held(lock_);
   for (const auto& weak : connections_) {
     if (const auto c = weak.lock()) c->finish();

@@ -43,11 +43,11 @@ class web_server {
   /// Takes no more connections and requests; those that have begun are answered.
   void close();
   /// Connections that are open.
-  std::size_t open() const noexcept { return house_.open.load(); }
+  std::size_t open() const { return house_.clients.count(); }
 
  private:
   verge::task<> accept();
-  void attend(stream_socket conn);
+  void attend(stream_socket conn, crowd::place place);
 
   web_house house_;
   tls_door* const tls_;

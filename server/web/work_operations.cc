@@ -26,10 +26,7 @@ operation end_lease(command cmd, answer good, const char* outcome) {
   const task_id id = cmd.number;
   return ask(std::move(cmd), [id, good, outcome](reply& r) {
     if (r.what != good) refuse_reply(r);
-    ordered_json j;
-    j["id"] = id;
-    j["outcome"] = outcome;
-    return json_response(j);
+    return json_text(fmt::format("{{\"id\":{},\"outcome\":\"{}\"}}\n", id, outcome));
   });
 }
 
@@ -55,15 +52,14 @@ operation reserve(call& c) {
   }
   const bool waits = *cmd.limit > 0;
   operation op = ask(std::move(cmd), [tube = c.tube()](reply& r) {
-    ordered_json j;
-    j["tasks"] = ordered_json::array();
+    std::string text = "{\"tasks\":[";
     if (r.what == answer::reserved) {
-      j["tasks"].push_back(handed(r.task, tube));
-      for (const handed_out& t : r.more) j["tasks"].push_back(handed(t, tube));
+      append_handed(text, r.task, tube);
+      for (const handed_out& t : r.more) append_handed(text += ',', t, tube);
     } else if (r.what != answer::timed_out) {
       refuse_reply(r);
     }
-    return json_response(j);
+    return json_text(text += "]}\n");
   });
   op.waits = waits;
   return op;

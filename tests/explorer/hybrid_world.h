@@ -37,6 +37,15 @@ using detail::hybrid_mutant;
 
 inline constexpr std::int64_t hour = std::int64_t{1} << detail::hybrid_tag::unit_bits;
 
+/// In nanoseconds; sixteenths of an hour are exact.
+constexpr std::int64_t at_hour(double h) { return static_cast<std::int64_t>(h * hour); }
+inline std::string to_text_of(double h) {
+  std::string text = std::to_string(h);
+  text.erase(text.find_last_not_of("0") + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
 /// For figures that are written under a lock and that no operation reads.
 template <class T>
 class quiet_atomic {
@@ -76,11 +85,11 @@ struct hybrid_node {
   std::vector<event> drained;
 };
 
-template <hybrid_mutant Mutation>
+/// `Many`: from how many entries on these are made early, as among many. 0: always.
+template <hybrid_mutant Mutation, std::size_t Many>
 struct hybrid_policy {
   static constexpr hybrid_mutant mutation = Mutation;
-  /// So that entries are made early, as among many.
-  static constexpr std::size_t many_entries = 0;
+  static constexpr std::size_t many_entries = Many;
   template <class T>
   using atomic =
       std::conditional_t<std::is_same_v<T, std::int64_t>, explored_atomic<T>, quiet_atomic<T>>;
@@ -133,15 +142,15 @@ enum class hybrid_action {
 struct hybrid_op {
   hybrid_action what;
   std::size_t target = 0;  ///< which timer; for those on wheels: which
-  std::int64_t when = 0;   ///< in hours
+  double when = 0;         ///< in hours
   std::int64_t period = 0;
   std::size_t own = 0;  ///< the processor that reset runs on
 };
 
 /// How timer i is at the start: started at `key`, then reset to `when` if that is not zero.
 struct hybrid_setup {
-  std::int64_t key = 0;  ///< 0: never started
-  std::int64_t when = 0;
+  double key = 0;  ///< 0: never started
+  double when = 0;
   std::int64_t period = 0;
   bool stopped = false;
   bool kept = false;  ///< and has kept its reference
@@ -149,11 +158,13 @@ struct hybrid_setup {
   bool freed = false;    ///< and its handle was destroyed: the node can be reused
   bool precise = false;  ///< its entry comes up 20 hours before it is due
   bool blank = false;    ///< freed, and its memory was given back: it reads as zeros
+  bool wraps = false;    ///< its token is the last before they begin anew
 };
 
 struct hybrid_scenario {
   std::vector<hybrid_setup> timers;
   std::vector<std::vector<hybrid_op>> threads;
+  unsigned steps = 1000;  ///< of the wheel in one check: a check that runs out of them is repeated
 };
 
 inline std::string to_text(const hybrid_scenario& s) {
@@ -162,12 +173,13 @@ inline std::string to_text(const hybrid_scenario& s) {
                                           "look",   "sleep",        "end"};
   std::string text;
   for (const auto& t : s.timers) {
-    text += std::to_string(t.key);
-    if (t.when != 0) text += ">" + std::to_string(t.when);
+    text += to_text_of(t.key);
+    if (t.when != 0) text += ">" + to_text_of(t.when);
     if (t.period != 0) text += "/" + std::to_string(t.period);
     if (t.stopped) text += t.kept ? "X" : "x";
     if (t.freed) text += "-";
     if (t.blank) text += "0";
+    if (t.wraps) text += "w";
     if (t.precise) text += "!";
     if (t.on != 0) text += "^" + std::to_string(t.on);
     text += ",";
@@ -178,7 +190,7 @@ inline std::string to_text(const hybrid_scenario& s) {
       if (&o != &thread.front()) text += ";";
       text += names[static_cast<int>(o.what)];
       if (o.target != 0) text += std::to_string(o.target);
-      if (o.when != 0) text += "@" + std::to_string(o.when);
+      if (o.when != 0) text += "@" + to_text_of(o.when);
       if (o.period != 0) text += "/" + std::to_string(o.period);
       if (o.own != 0) text += "^" + std::to_string(o.own);
     }
@@ -186,10 +198,10 @@ inline std::string to_text(const hybrid_scenario& s) {
   return text;
 }
 
-template <hybrid_mutant Mutation = hybrid_mutant::none>
+template <hybrid_mutant Mutation = hybrid_mutant::none, std::size_t Many = 0>
 class hybrid_world final : public program, public watcher {
  public:
-  using policy = hybrid_policy<Mutation>;
+  using policy = hybrid_policy<Mutation, Many>;
   using timers = detail::hybrid_timers<policy>;
   static constexpr std::int64_t now = 100 * hour;
 
@@ -212,10 +224,11 @@ class hybrid_world final : public program, public watcher {
       const hybrid_setup& how = scenario_.timers[i];
       t.id = static_cast<std::uint32_t>(i);
       t.precise = how.precise;
+      if (how.wraps) t.tag.reset(detail::hybrid_tag::of(~0U, 0));
       if (how.key == 0) continue;
       ++t.references;
-      wheels_[how.on]->start(t, how.key * hour, how.period * hour);
-      if (how.when != 0) wheels_[how.on]->reset(t, how.when * hour, how.period * hour);
+      wheels_[how.on]->start(t, at_hour(how.key), how.period * hour);
+      if (how.when != 0) wheels_[how.on]->reset(t, at_hour(how.when), how.period * hour);
       if (how.stopped) how.kept ? timers::stop_keeping(t) : timers::stop(t);
       if (how.freed) {
         t.dropped = true;
@@ -300,13 +313,13 @@ class hybrid_world final : public program, public watcher {
         return record(t, event::stop, {}, answer);
       }
       case hybrid_action::reset: {
-        const arming with{true, o.when * hour, o.period * hour, 0};
+        const arming with{true, at_hour(o.when), o.period * hour, 0};
         const bool answer = wheels_[o.own]->reset(t, with.when, with.period);
         return record(t, event::mod, with, answer);
       }
       case hybrid_action::
           reset_alone: {  // where no other thread of the scenario stops or resets it
-        const arming with{true, o.when * hour, o.period * hour, 0};
+        const arming with{true, at_hour(o.when), o.period * hour, 0};
         const bool answer = wheels_[o.own]->reset_alone(t, with.when, with.period);
         return record(t, event::mod, with, answer);
       }
@@ -329,7 +342,7 @@ class hybrid_world final : public program, public watcher {
         return released(&t);
       }
       case hybrid_action::start: {  // of a new timer in the same node
-        const arming with{true, o.when * hour, o.period * hour, 0};
+        const arming with{true, at_hour(o.when), o.period * hour, 0};
         t.freed = t.dropped = false;
         t.references = 2;
         if (with.period != 0 || !timers::start_again(t, with.when)) {
@@ -385,14 +398,16 @@ class hybrid_world final : public program, public watcher {
       hybrid_node* timer;
       std::int64_t when;
     } batch[8];
-    unsigned steps = 1000;
+    unsigned steps = draining ? 1000 : scenario_.steps;
     std::size_t n = 0;
     bool earlier = false;
-    {
+    // As run_due() in the engine: the lock is let go when the steps have run out.
+    do {
+      if (steps == 0) steps = scenario_.steps;
       std::lock_guard held(w.lock);
       n = w.collect(at, batch, 8, steps);
-      earlier = w.comes_earlier();
-    }
+      earlier = w.comes_earlier() || earlier;
+    } while (n == 0 && steps == 0);
     if (earlier) woken(&w, w.next.load());
     for (std::size_t i = 0; i < n; ++i) {
       hybrid_node& t = *batch[i].timer;

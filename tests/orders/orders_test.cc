@@ -100,7 +100,7 @@ class scene_program final : public test::program {
 std::vector<scene_kind> all_scenes() {
   std::vector<scene_kind> all;
   for (auto* list : {&lock_scenes, &queue_scenes, &event_scenes, &channel_scenes, &memory_scenes,
-                     &timer_scenes}) {
+                     &timer_scenes, &context_scenes}) {
     for (const scene_kind& k : (*list)()) all.push_back(k);
   }
   return all;

@@ -50,6 +50,7 @@ std::vector<scene_kind> event_scenes();
 std::vector<scene_kind> channel_scenes();
 std::vector<scene_kind> memory_scenes();
 std::vector<scene_kind> timer_scenes();
+std::vector<scene_kind> context_scenes();
 
 template <class Scene>
 constexpr scene_kind kind(const char* name, int preemptions = any_preemptions,

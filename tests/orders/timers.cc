@@ -158,6 +158,101 @@ class put_off_or_fire : public timer_scene {
   bool waited_ = false;
 };
 
+/// Stopped, with its reference kept, and started again, while its entry comes up and may be
+/// dropped: it fires at its new time.
+class stopped_and_started : public timer_scene {
+ public:
+  stopped_and_started() : timer_scene(second) {}
+
+ private:
+  void act() override {
+    stopped_ = stop();
+    require(!reset(10 * second) || !stopped_, "it was not armed after a stop");
+  }
+  void judge() override {
+    const int before = fired_;
+    require(before == (stopped_ ? 0 : 1), "stopped or fired");
+    check_both(11 * second);
+    require(fired_ == before + 1, "it fires at its new time");
+  }
+
+  bool stopped_ = false;
+};
+
+/// Stopped and destroyed while its entry comes up: what the function owns is destroyed once.
+class stopped_and_ended : public timer_scene {
+ public:
+  stopped_and_ended() : timer_scene(second) {}
+
+ private:
+  void act() override {
+    stop();
+    destroy();
+  }
+};
+
+/// The same with two that look: the node may be left to the one and be freed by the other.
+class stopped_and_ended_beside_two : public scene_of<3> {
+ public:
+  stopped_and_ended_beside_two() {
+    timer_ = detail::start_func_timer(host_.timers(), second, owner{}, 0);
+  }
+  void run(std::size_t i) override {
+    if (i == 0) {
+      detail::stop_timer(timer_);
+      detail::destroy_timer(*timer_);
+    } else {
+      host_.engine().check_timers(0, start_of_time + 2 * second, i == 1);
+    }
+  }
+
+ private:
+  struct owner {
+    std::unique_ptr<int> own = std::make_unique<int>(0);
+    void operator()() const { ++*own; }
+  };
+  host host_;
+  timer_node* timer_ = nullptr;
+};
+
+/// Four threads: one stops it, one starts it again, two look at it.
+class crowd : public scene_of<4> {
+ public:
+  crowd() {
+    timer_ = detail::start_func_timer(
+        host_.timers(), second, [this] { ++fired_; }, 0);
+  }
+  void run(std::size_t i) override {
+    this_processor = i % 2;
+    if (i == 0) {
+      stopped_ = detail::stop_timer(timer_);
+    } else if (i == 1) {
+      waited_ = detail::reset_timer_after(timer_, 10 * second);
+    } else {
+      host_.engine().check_timers(0, start_of_time + 2 * second, i == 2);
+    }
+  }
+  void finish() override {
+    const int before = fired_;
+    require(before <= 1, "it was due once");
+    this_processor = 0;
+    for (const unsigned p : {0U, 1U}) {
+      host_.engine().check_timers(p, start_of_time + 11 * second, true);
+    }
+    // Stopped after the reset, or started by it.
+    const int later = fired_ - before;
+    require(later == 1 || (stopped_ && (waited_ || before == 1)), "a reset that came last counts");
+    detail::destroy_timer(*timer_);
+  }
+
+ private:
+  host host_;
+  timer_node* timer_ = nullptr;
+  int fired_ = 0;
+  bool stopped_ = false;
+  bool waited_ = false;
+};
+
 /// A timer is started while the processor's timers are looked at: it is seen by one of the looks.
 class start_and_check : public timer_scene {
  public:
@@ -306,6 +401,10 @@ std::vector<scene_kind> timer_scenes() {
       kind<stop_and_stop>("hybrid, stop and stop", 3),
       kind<end_or_fire>("hybrid, end or fire", 2, 1),
       kind<put_off_or_fire>("hybrid, put off or fire", 2, 1),
+      kind<stopped_and_started>("hybrid, stopped and started again", 2, 1),
+      kind<stopped_and_ended>("hybrid, stopped and ended", 2, 1),
+      kind<stopped_and_ended_beside_two>("hybrid, stopped and ended beside two", 1, 1),
+      kind<crowd>("hybrid, four threads", 1, 1),
       kind<start_and_check>("hybrid, start and check", 2, 1),
       kind<earlier_elsewhere>("hybrid, earlier elsewhere", 2, 1),
       kind<second_life<second / 2, 3 * second>>("hybrid, a second life", 2, 1),

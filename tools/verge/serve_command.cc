@@ -144,7 +144,8 @@ serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
       ->check(CLI::Range(0.1, 600.0))
       ->capture_default_str();
   bench_->add_option("--only", bench_options_.only, "Parts, of which all are taken otherwise")
-      ->check(CLI::IsMember({"puts", "reserves", "churn", "lateness", "memory", "many"}))
+      ->check(CLI::IsMember(
+          {"puts", "reserves", "http", "push", "churn", "lateness", "memory", "many"}))
       ->delimiter(',');
   bench_->add_option("--many", bench_options_.many, "How many tasks the last part has")
       ->check(CLI::Range(1000ULL, 1'000'000'000ULL))
@@ -269,10 +270,15 @@ int serve_command::serve() {
   options.broker.durable_leases = leases_ == "durable";
   options.broker.most_in_memory = in_memory_;
   std::random_device random;
-  options.broker.seed = std::uint64_t{random()} << 32 | random();
+  const auto random_number = [&] { return std::uint64_t{random()} << 32 | random(); };
+  options.broker.seed = random_number();
+  options.broker.token_key = {.first = random_number(), .second = random_number()};
   options.limits.body = body_limit_;
   options.limits.connections = connections_;
   options.rocks.memtable_bytes = memtable_;
+  options.rocks.notice = [](const std::string& text) {
+    std::fprintf(stderr, "verge: %s\n", text.c_str());
+  };
   options.processors = processors_;
   event_log log(log_ == "json"   ? event_log::form::json
                 : log_ == "text" ? event_log::form::text

@@ -35,7 +35,6 @@ int token_command::run() {
 }
 
 int token_command::add() {
-  token_file file = token_file::read(file_);
   token_record r;
   r.name = name_;
   for (const std::string& s : scopes_) r.scopes.push_back(*scope_named(s));
@@ -53,8 +52,8 @@ int token_command::add() {
     }
     r.expires = length ? due_after(now, *length) : *time;
   }
-  const std::string text = file.add(r, now);
-  file.write(file_);
+  std::string text;
+  token_file::change(file_, [&](token_file& file) { text = file.add(r, now); });
   std::printf("%s\n", text.c_str());
   return 0;
 }
@@ -76,12 +75,11 @@ int token_command::list() const {
 }
 
 int token_command::revoke() {
-  token_file file = token_file::read(file_);
-  if (!file.revoke(name_)) {
+  token_file::change(file_, [&](token_file& file) {
+    if (file.revoke(name_)) return;
     throw std::invalid_argument("there is no token '" + name_ + "' in " + file_ +
                                 ": `verge token list` shows them");
-  }
-  file.write(file_);
+  });
   std::printf("revoked\n");
   return 0;
 }

@@ -18,7 +18,7 @@ export type Reserved = Schemas["Reserved"];
 export type Tube = Schemas["Tube"];
 export type Server = Schemas["Server"];
 export type Problem = Schemas["Problem"];
-export type State = "ready" | "delayed" | "buried";
+export type State = "ready" | "delayed" | "reserved" | "buried";
 
 /** The server has refused a request, and says why. */
 export class ProblemError extends Error {

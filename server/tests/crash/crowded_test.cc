@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <thread>
@@ -39,8 +41,18 @@ class crowded : public testing::Test {
 
   scratch place_;
   std::unique_ptr<server_process> server_ = std::make_unique<server_process>(
-      place_ / "data", std::vector<std::string>{"--memtable", "4194304"});
+      place_ / "data",
+      std::vector<std::string>{"--memtable", "4194304", "--max-connections", "20000"});
 };
+
+/// The memory of a process, in bytes.
+std::uint64_t memory_of(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
+  }
+  return 0;
+}
 
 TEST_F(crowded, delayed_tasks_are_all_cancelled) {
   const int tasks = amount(30'000, 1'000'000);
@@ -111,8 +123,10 @@ TEST_F(crowded, connections_that_say_nothing_are_in_nobodys_way) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
-  const auto possible = static_cast<std::size_t>(limit.rlim_cur) - 100;
-  const std::size_t connections = std::min<std::size_t>(amount(1'000, 9'900), possible);
+  const auto possible = static_cast<std::size_t>(limit.rlim_cur) - 200;
+  const std::size_t connections = std::min<std::size_t>(10'000, possible);
+  if (connections < 10'000) std::printf("%zu connections: ulimit -n allows no more\n", connections);
+  const std::uint64_t before = memory_of(server_->pid());
   std::vector<std::unique_ptr<connection>> idle;
   for (std::size_t i = 0; i < connections; ++i) {
     idle.push_back(std::make_unique<connection>(server_->port()));
@@ -122,6 +136,10 @@ TEST_F(crowded, connections_that_say_nothing_are_in_nobodys_way) {
   while (value_of(c.show("stats"), "current-connections") != std::to_string(connections + 1)) {
     std::this_thread::sleep_for(1ms);
   }
+  const std::uint64_t each = (memory_of(server_->pid()) - before) / connections;
+  std::printf("%zu connections, %llu bytes of memory for each\n", connections,
+              static_cast<unsigned long long>(each));
+  EXPECT_LT(each, 12'000U);
   c.send("put 1 0 60 4\r\nwork\r\n");
   EXPECT_EQ(c.line().value_or("").substr(0, 9), "INSERTED ");
   EXPECT_EQ(idle.back()->ask("reserve").value_or("").substr(0, 9), "RESERVED ");

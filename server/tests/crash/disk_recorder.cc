@@ -6,6 +6,7 @@
 //   VERGE_DISK_LOG    where to keep the log (disk_log.h), with the counter in a file beside it
 //   VERGE_DISK_FAIL   N:HOW[:ever]  the N-th call fails: HOW is eio, enospc or short (half of the
 //                     bytes are written, then the disk is full); with `ever` all later ones too
+//   VERGE_DISK_FAIL_READ  N  the N-th read of a file fails, with EIO, and all later ones
 //   VERGE_DISK_LIE    sync: syncs do nothing; late: what is written to a log of RocksDB reaches the
 //                     kernel one write later. Both are what the tests must notice.
 //   VERGE_DISK_COUNT  a file that gets the number of calls that could have failed, at the end
@@ -71,9 +72,11 @@ struct recorder {
   failing how{failing::never};
   long fail_at{0};
   bool for_ever{false};
+  long fail_read_at{0};
   bool lie_sync{false};
   bool lie_late{false};
   std::atomic<long> calls{0};
+  std::atomic<long> reads{0};
   std::atomic<std::uint64_t> syncs{0};
   std::atomic<bool> ours[most_files]{};
   std::atomic<bool> is_log[most_files]{};
@@ -91,6 +94,7 @@ struct recorder {
   }
   /// Whether this call is to fail, and how.
   failing fails();
+  bool read_fails();
   /// Under the lock.
   void note(disk_op what, int fd, std::uint64_t offset, std::string_view payload = {});
   void write_late();
@@ -115,6 +119,7 @@ recorder::recorder() {
                                                 : failing::short_write;
     for_ever = words.find(":ever") != words.npos;
   }
+  if (const char* text = std::getenv("VERGE_DISK_FAIL_READ")) fail_read_at = std::atol(text);
   if (const char* text = std::getenv("VERGE_DISK_LIE")) {
     lie_sync = std::string_view(text) == "sync";
     lie_late = std::string_view(text) == "late";
@@ -146,6 +151,11 @@ failing recorder::fails() {
   if (how == failing::short_write)
     return for_ever || n == fail_at + 1 ? failing::enospc : failing::never;
   return for_ever ? how : failing::never;
+}
+
+bool recorder::read_fails() {
+  const long n = reads.fetch_add(1, std::memory_order_relaxed) + 1;
+  return fail_read_at != 0 && n >= fail_read_at;
 }
 
 void recorder::note(disk_op what, int fd, std::uint64_t offset, std::string_view payload) {
@@ -293,6 +303,17 @@ VERGE_EXPORTED ssize_t write(int fd, const void* data, std::size_t size) {
 VERGE_EXPORTED ssize_t pwrite(int fd, const void* data, std::size_t size, off_t at) {
   static const auto call = real<pwrite_function>("pwrite");
   return the().is_ours(fd) ? write_at(fd, data, size, at, false) : call(fd, data, size, at);
+}
+
+VERGE_EXPORTED ssize_t pread(int fd, void* data, std::size_t size, off_t at) {
+  static const auto call = real<ssize_t(int, void*, std::size_t, off_t)>("pread");
+  if (the().is_ours(fd) && the().read_fails()) return failed_with(failing::eio);
+  return call(fd, data, size, at);
+}
+VERGE_EXPORTED ssize_t pread64(int fd, void* data, std::size_t size, off64_t at) {
+  static const auto call = real<ssize_t(int, void*, std::size_t, off64_t)>("pread64");
+  if (the().is_ours(fd) && the().read_fails()) return failed_with(failing::eio);
+  return call(fd, data, size, at);
 }
 
 // Neither is called by RocksDB 7.8. One that calls them must not go unseen.

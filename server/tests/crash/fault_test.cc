@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <random>
+#include <thread>
 
 #include "amount.h"
 #include "crowd.h"
@@ -83,33 +86,94 @@ fault_result fail_at(std::uint64_t n, const std::string& how, std::size_t answer
   return result;
 }
 
-const std::vector<std::string> ways{"eio",      "enospc",      "short",
-                                    "eio:ever", "enospc:ever", "short:ever"};
+struct fault {
+  std::uint64_t call;
+  std::string how;
+};
+
+/// In the long form each of the first calls, in each of the three ways; one half of them fails from
+/// then on. Otherwise one way for a part of the calls.
+std::vector<fault> chosen_faults() {
+  constexpr std::uint64_t calls = 2000;
+  static const std::vector<std::string> ways{"eio", "enospc", "short"};
+  std::vector<fault> all;
+  if (is_long()) {
+    for (std::uint64_t n = 1; n <= calls; ++n) {
+      for (std::size_t way = 0; way < ways.size(); ++way) {
+        all.push_back({n, ways[way] + ((n + way) % 2 == 0 ? ":ever" : "")});
+      }
+    }
+    return all;
+  }
+  // The calls of opening, of which each is another one, and some of the many alike.
+  std::mt19937_64 random(seed_of(1));
+  const auto add = [&](std::uint64_t n) {
+    all.push_back({n, ways[random() % ways.size()] + (random() % 2 == 0 ? ":ever" : "")});
+  };
+  for (std::uint64_t n = 1; n <= 60; n += 2) add(n + random() % 2);
+  for (std::uint64_t n = 61; n <= calls; n += 65) add(n + random() % 65);
+  return all;
+}
 
 TEST(disk_fault, at_any_call_loses_nothing_that_was_acknowledged) {
-  const std::uint64_t calls = 2000;
-  std::vector<std::uint64_t> chosen;
-  if (is_long()) {
-    for (std::uint64_t n = 1; n <= calls; ++n) chosen.push_back(n);
-  } else {
-    // The calls of opening, of which each is another one, and some of the many alike.
-    std::mt19937_64 random(seed_of(1));
-    for (std::uint64_t n = 1; n <= 60; n += 2) chosen.push_back(n + random() % 2);
-    for (std::uint64_t n = 61; n <= calls; n += 65) chosen.push_back(n + random() % 65);
+  const std::vector<fault> chosen = chosen_faults();
+  std::atomic<std::size_t> next{0};
+  std::atomic<int> started{0};
+  std::atomic<int> stopped{0};
+  std::mutex lock;
+  std::vector<std::string> problems;
+  // Most of the time is spent waiting for a server to start or to end.
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (std::size_t at = 0; (at = next.fetch_add(1)) < chosen.size();) {
+        const auto& [call, how] = chosen[at];
+        const fault_result r = fail_at(call, how, call);
+        started += r.started ? 1 : 0;
+        stopped += r.stopped ? 1 : 0;
+        std::lock_guard held(lock);
+        for (const std::string& p : r.problems) {
+          problems.push_back("call " + std::to_string(call) + " fails with " + how + ": " + p);
+        }
+      }
+    });
   }
-  int started = 0;
-  int stopped = 0;
-  for (const std::uint64_t n : chosen) {
-    const std::string how = ways[n % ways.size()];
-    const fault_result r = fail_at(n, how, n);
-    started += r.started ? 1 : 0;
-    stopped += r.stopped ? 1 : 0;
-    EXPECT_THAT(r.problems, IsEmpty()) << "call " << n << " fails with " << how;
-  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_THAT(problems, IsEmpty());
   // Most calls matter; before the server serves and after.
-  EXPECT_GT(stopped, static_cast<int>(chosen.size()) / 2);
-  EXPECT_GT(started, 0);
-  EXPECT_LT(started, static_cast<int>(chosen.size()));
+  EXPECT_GT(stopped.load(), static_cast<int>(chosen.size()) / 2);
+  EXPECT_GT(started.load(), 0);
+  EXPECT_LT(started.load(), static_cast<int>(chosen.size()));
+}
+
+// A disk that cannot be read when the server starts: it says so in a line, and ends. When the disk
+// works again everything is there.
+TEST(disk_fault, while_a_server_starts_and_reads_is_told) {
+  const scratch place;
+  const std::string data = place / "data";
+  crowd clients(2, 7, {.most_in_window = 6, .longest_body = 3000});
+  {
+    server_process server(data, {"--memtable", "131072"});
+    ASSERT_TRUE(server.serves());
+    clients.start(server.port(), 400);
+    clients.join();
+    server.kill();  // so that there is a log to be read
+  }
+  int failed = 0;
+  for (int n = 1;; n += n < 6 || is_long() ? 1 : n) {
+    std::filesystem::remove_all(place / "copy");
+    std::filesystem::copy(data, place / "copy", std::filesystem::copy_options::recursive);
+    server_process server(place / "copy", {},
+                          with_recorder({{"VERGE_DISK_ROOT", place / "copy"},
+                                         {"VERGE_DISK_FAIL_READ", std::to_string(n)}}));
+    if (server.serves()) break;
+    const ended end = server.wait();
+    ++failed;
+    EXPECT_EQ(end.status, disk_failed) << "read " << n << ": " << end.error;
+    EXPECT_TRUE(lines_in(end.error) == 1 && end.error.starts_with("verge: ")) << end.error;
+  }
+  EXPECT_GT(failed, 2) << "the name of the manifest, the manifest, a log at least";
+  EXPECT_THAT(compare(clients.ledgers(), read_copy_of(data, place / "copy"), never), IsEmpty());
 }
 
 /// The answers that are left on a connection, up to its end.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "store/rocks_database.h"
 #include "store/rocks_store.h"
 
 namespace verge::crash {
@@ -203,22 +204,42 @@ void apply(world& w, const step& s) {
   }
 }
 
-snapshot read_directory(const std::string& directory) {
+namespace {
+
+snapshot read_all(server::store& store) {
   snapshot s;
-  s.faults = server::check_rocks_store(directory).faults;
-  const auto store = server::open_rocks_store({.directory = directory, .must_exist = true});
-  s.known = store->recover();
+  s.known = store.recover();
   s.taken = now();
   for (const server::tube_record& tube : s.known.tubes) {
     for (const auto kind :
          {server::place_kind::delayed, server::place_kind::ready, server::place_kind::buried}) {
       for (auto& stored :
-           store->scan(tube.number, server::beginning_of(kind), std::size_t{1} << 30)) {
+           store.scan(tube.number, server::beginning_of(kind), std::size_t{1} << 30)) {
         const task_id id = stored.fields.id;
-        s.tasks[id] = {.stored = std::move(stored), .tube = tube.name, .body = store->body_of(id)};
+        s.tasks[id] = {.stored = std::move(stored), .tube = tube.name, .body = store.body_of(id)};
       }
     }
   }
+  return s;
+}
+
+}  // namespace
+
+snapshot look_at_directory(const std::string& directory) {
+  std::vector<std::string> faults = server::check_rocks_store(directory).faults;
+  server::rocks_options options;
+  options.directory = directory;
+  server::rocks_store store(options, server::access::read);
+  snapshot s = read_all(store);
+  s.faults = std::move(faults);
+  return s;
+}
+
+snapshot read_directory(const std::string& directory) {
+  std::vector<std::string> faults = server::check_rocks_store(directory).faults;
+  const auto store = server::open_rocks_store({.directory = directory, .must_exist = true});
+  snapshot s = read_all(*store);
+  s.faults = std::move(faults);
   return s;
 }
 
@@ -231,14 +252,14 @@ snapshot read_copy_of(const std::string& directory, const std::string& copy) {
   return s;
 }
 
-std::vector<std::string> ledger::compare(const snapshot& found, position cut) const {
+std::vector<std::string> ledger::compare(const snapshot& found, position cut, position sure) const {
   world w;
   // What was found after an earlier crash settles what was unclear before it.
   const auto last = std::find_if(steps.rbegin(), steps.rend(), [&](const step& s) {
-    return s.what == step::kind::adopt && s.acked < cut;
+    return s.what == step::kind::adopt && s.acked < sure;
   });
   auto at = last == steps.rend() ? steps.begin() : std::prev(last.base());
-  for (; at != steps.end() && at->acked < cut; ++at) apply(w, *at);
+  for (; at != steps.end() && at->acked < sure; ++at) apply(w, *at);
   // A server that was started since may have ended the leases of the one before.
   const bool started_since = std::any_of(
       at, steps.end(), [&](const step& s) { return s.what == step::kind::adopt && s.begun < cut; });
@@ -288,10 +309,10 @@ world ledger::adopt(const snapshot& found) const {
 }
 
 std::vector<std::string> compare(const std::vector<const ledger*>& ledgers, const snapshot& found,
-                                 position cut) {
+                                 position cut, position sure) {
   std::vector<std::string> wrong = found.faults;
   for (const ledger* l : ledgers) {
-    for (std::string& text : l->compare(found, cut)) wrong.push_back(std::move(text));
+    for (std::string& text : l->compare(found, cut, sure)) wrong.push_back(std::move(text));
     task_id highest = 0;
     for (const step& s : l->steps) {
       if (s.acked >= cut) continue;

@@ -104,6 +104,8 @@ struct snapshot {
   std::vector<std::string> faults;  ///< of `verge check`
   wall_time taken{0};
 };
+/// Checks the store and reads everything, and changes nothing.
+snapshot look_at_directory(const std::string& directory);
 /// Opens the store, checks it and reads everything. Throws server::store_error if it cannot be
 /// opened. The directory is changed by that, as by any start.
 snapshot read_directory(const std::string& directory);
@@ -115,15 +117,20 @@ class ledger {
   std::set<std::string> tubes;
   std::vector<step> steps;
 
-  /// What is wrong with what was found, if the crash was when `cut` records had been written.
-  std::vector<std::string> compare(const snapshot& found, position cut) const;
+  /// What is wrong with what was found, if the crash was when `cut` records had been written, and
+  /// what was acknowledged before `sure` has to be there.
+  std::vector<std::string> compare(const snapshot& found, position cut, position sure) const;
   /// The tasks that were found, as they are known from now on.
   world adopt(const snapshot& found) const;
 };
 
 /// All ledgers against what was found, and what is no player's: invariants, ids.
 std::vector<std::string> compare(const std::vector<const ledger*>& ledgers, const snapshot& found,
-                                 position cut);
+                                 position cut, position sure);
+inline std::vector<std::string> compare(const std::vector<const ledger*>& ledgers,
+                                        const snapshot& found, position cut) {
+  return compare(ledgers, found, cut, cut);
+}
 
 wall_time now();
 

@@ -45,6 +45,16 @@ pid_t start(const std::vector<std::string>& command, const environment& more, in
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
+  // All of it before the fork: other threads may hold locks that the child would wait for.
+  std::vector<std::string> variables;
+  for (char** v = environ; *v != nullptr; ++v) variables.emplace_back(*v);
+  for (const auto& [name, value] : more) {
+    std::erase_if(variables, [&](const std::string& v) { return v.starts_with(name + "="); });
+    variables.push_back(name + "=" + value);
+  }
+  std::vector<char*> environment_words;
+  for (std::string& v : variables) environment_words.push_back(v.data());
+  environment_words.push_back(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) fail("fork");
@@ -54,8 +64,7 @@ pid_t start(const std::vector<std::string>& command, const environment& more, in
   if (::getppid() != parent) ::_exit(126);
   ::dup2(out, 1);
   ::dup2(error, 2);
-  for (const auto& [name, value] : more) ::setenv(name.c_str(), value.c_str(), 1);
-  ::execv(words[0], words.data());
+  ::execve(words[0], words.data(), environment_words.data());
   ::_exit(127);
 }
 
@@ -69,8 +78,8 @@ int wait_for(pid_t pid) {
 
 }  // namespace
 
-scratch::scratch() {
-  const bool memory = ::access("/dev/shm", W_OK) == 0;
+scratch::scratch(on where) {
+  const bool memory = where == on::memory && ::access("/dev/shm", W_OK) == 0;
   std::string name =
       (memory ? "/dev/shm" : fs::temp_directory_path().string()) + "/verge-crash-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) fail("mkdtemp");

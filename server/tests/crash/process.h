@@ -17,7 +17,8 @@ using environment = std::vector<std::pair<std::string, std::string>>;
 /// disk would lose is decided by the tests, not by the disk.
 class scratch {
  public:
-  scratch();
+  enum class on : std::uint8_t { memory, disk };
+  explicit scratch(on where = on::memory);
   scratch(const scratch&) = delete;
   scratch& operator=(const scratch&) = delete;
   ~scratch();

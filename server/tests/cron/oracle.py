@@ -44,22 +44,19 @@ def times_of_day(expression, zone, start, count):
 
 
 def every_minute(expression, zone, start, count):
-    found = []
-    at = start.replace(second=0, microsecond=0)
-    while len(found) < count:
-        at += timedelta(minutes=1)
-        local = at.astimezone(zone).replace(tzinfo=None)
-        if croniter.match(expression, local):
-            found.append(at)
-        elif local.minute == 0 and not any_on(expression, local):
-            at += timedelta(hours=20)  # nothing all day: clocks change by less than the rest
-    return found
-
-
-def any_on(expression, local):
-    """Whether anything fits on this day or the next one."""
-    return croniter(expression, local - timedelta(minutes=1)).get_next(datetime) < (
-        local.replace(hour=0) + timedelta(days=2))
+    # Local times that fit, each at the moments at which clocks show it: none in a gap, two where
+    # they are set back. Two days are enough for these to come in another order.
+    local = (start.astimezone(zone) - timedelta(days=2)).replace(tzinfo=None)
+    found = set()
+    walk = croniter(expression, local)
+    while True:
+        naive = walk.get_next(datetime)
+        for fold in (0, 1):
+            at = naive.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+            if at > start and at.astimezone(zone).replace(tzinfo=None) == naive:
+                found.add(at)
+        if len(found) >= count and at > sorted(found)[count - 1] + timedelta(days=2):
+            return sorted(found)[:count]
 
 
 def text(at):

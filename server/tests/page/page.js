@@ -4,7 +4,9 @@
 const assert = require('assert');
 const { execFileSync, spawn } = require('child_process');
 const fs = require('fs');
+const http = require('http');
 const path = require('path');
+const axe = require('axe-core');
 const { run, test } = require('./page_tests.js');
 
 const [chromium, verge, directory, pictures] = process.argv.slice(2);
@@ -27,12 +29,44 @@ function end(server) {
   return new Promise(done => { server.removeAllListeners('exit'); server.on('exit', done); server.kill('SIGTERM'); });
 }
 
+/// The same server through a proxy, which lets a test change what its stream of events says.
+function proxied(change) {
+  const proxy = http.createServer((asked, answer) => {
+    const on = http.request(at.url.slice(0, -1) + asked.url, { method: asked.method, headers: asked.headers }, got => {
+      answer.writeHead(got.statusCode, got.headers);
+      if (asked.url !== '/v1/events') { got.pipe(answer); return; }
+      let text = '';
+      got.setEncoding('utf8');
+      got.on('data', bytes => {
+        text += bytes;
+        for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) {
+          const event = text.slice(0, end), from = event.indexOf('data: ');
+          const isState = event.startsWith('event: state');
+          answer.write(isState ? event.slice(0, from) + 'data: ' + JSON.stringify(change(JSON.parse(event.slice(from + 6)))) + '\n\n' : event + '\n\n');
+        }
+      });
+      got.on('end', () => answer.end());
+    });
+    on.on('error', () => answer.destroy());
+    answer.on('close', () => on.destroy());
+    asked.pipe(on);
+  });
+  return new Promise(done => proxy.listen(0, '127.0.0.1', () => done({
+    url: `http://127.0.0.1:${proxy.address().port}/`,
+    close: () => new Promise(closed => { proxy.close(closed); proxy.closeAllConnections(); }),
+  })));
+}
+
 let page, at;
+/// Requests of the page that change something, in the order in which it sent them.
+const sent = [];
 
 const text = id => page.$eval('#' + id, e => e.textContent);
 /// Waits, for as long as it takes, until a function of the page holds.
-const until = (f, ...args) => page.waitForFunction(f, { timeout: 120000, polling: 50 }, ...args);
-const click = id => page.$eval('#' + id, e => e.click());
+const until = (f, ...args) => page.waitForFunction(f, { timeout: 120000, polling: 50 }, ...args)
+  .catch(e => { throw new Error(`${e.message}: ${f} ${args}`); });
+/// Only what an operator sees can be clicked on.
+const click = id => page.$eval('#' + id, e => { if (!e.checkVisibility()) throw new Error(e.id + ' is not to be seen'); e.click(); });
 const fill = (id, value) => page.$eval('#' + id, (e, v) => { e.value = v; }, value);
 const api = async (method, target, body) => {
   const r = await fetch(at.url.slice(0, -1) + target, { method, body: body && JSON.stringify(body), headers: body ? { 'Content-Type': 'application/json' } : {} });
@@ -49,7 +83,39 @@ const putByHand = async (body, key, delay) => {
   await page.$eval('#put', e => e.requestSubmit());
 };
 
+/// What axe-core has against what is shown now.
+const faults = async what => {
+  await page.evaluate(axe.source);
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  assert.deepEqual(found.violations.map(v => `${what}: ${v.id}: ${v.help}: ${v.nodes.map(n => n.target.join(' ')).join(', ')}`), []);
+};
+/// A picture, wide and narrow, light and dark; nothing is wider than the window, and axe-core is content.
+const look = async name => {
+  for (const scheme of ['light', 'dark']) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    for (const width of [1280, 400]) {
+      await page.setViewport({ width, height: 900 });
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      assert(overflow <= 0, `${name}: ${overflow} pixels too wide at ${width}`);
+      await faults(`${name}, ${scheme}, ${width}`);
+      if (pictures) await page.screenshot({ path: path.join(pictures, `${name}-${scheme}-${width}.png`), fullPage: true });
+    }
+  }
+  await page.emulateMediaFeatures([]);
+  await page.setViewport({ width: 1280, height: 900 });
+};
+
+test('has no two elements of the same id', async () => {
+  const ids = await page.$$eval('[id]', all => all.map(e => e.id));
+  assert.deepEqual(ids.filter((id, i) => ids.indexOf(id) !== i), []);
+});
+
 test('is live', () => until(() => document.getElementById('status').textContent === 'live'));
+
+test('warns of nothing at first', async () => {
+  assert.equal(await text('alerts'), '');
+  await api('POST', '/v1/tubes/slow/tasks', { body: 'nobody fetches this', key: 'old' });  // see below
+});
 
 test('puts a task and counts down until it is due', async () => {
   await api('POST', '/v1/tubes/orders/tasks', { body: 'cancel order 1', key: 'order-1', delay: 3600000 });
@@ -113,10 +179,55 @@ test('pauses a tube and ends the pause', async () => {
 });
 
 test('lets a tube take no more tasks, and again', async () => {
-  await click('drain');
+  await click('drain-tube');
   await until(() => document.getElementById('tube-rows').textContent.includes('takes no tasks'));
-  await click('undrain');
+  await click('undrain-tube');
   await until(() => !document.getElementById('tube-rows').textContent.includes('takes no tasks'));
+});
+
+test('asks before it forgets the limit of a tube', async () => {
+  await api('PUT', '/v1/tubes/orders/limits', { max_tasks: 5000 });
+  await until(() => document.getElementById('tube-rows').textContent.includes('takes 5,000'));
+  await click('drain-tube');
+  await until(() => document.getElementById('confirm').open);
+  await click('confirm-no');
+  await until(() => !document.getElementById('confirm').open);
+  assert.equal((await api('GET', '/v1/tubes/orders')).max_tasks, 5000);
+  await click('undrain-tube');
+  await until(() => !document.getElementById('tube-rows').textContent.includes('takes 5,000'));
+});
+
+test('shows leases, and kicks the buried of a tube', async () => {
+  await api('POST', '/v1/tubes/graves/tasks', Array.from({ length: 5 }, (_, n) => ({ body: `grave ${n}`, ttr: 3600000 })));
+  const { tasks } = await api('POST', '/v1/tubes/graves/reserve?max=5');
+  for (const t of tasks.slice(0, 3)) await api('POST', `/v1/leases/${t.lease}/bury`);
+  await openTube('graves');
+  await fill('list-state', 'reserved');
+  await click('list');
+  await until(() => document.querySelectorAll('#list-rows tr').length === 2);
+  assert.match(await text('list-rows'), /lease ends in 59 min/);
+  assert(!(await text('list-rows')).includes(tasks[4].lease.split('.')[1]), 'the token stays with the worker');
+  const row = () => page.evaluate(() => [...[...document.querySelectorAll('#tube-rows tr')].find(r => r.dataset.name === 'graves').children].slice(1, 5).map(c => c.textContent).join(' '));
+  await until(() => [...document.querySelectorAll('#tube-rows tr')].find(r => r.dataset.name === 'graves').children[4].textContent === '3');
+  assert.equal(await row(), '0 0 2 3');
+  await fill('kick-max', '2');
+  await click('kick-tube');
+  await until(() => document.getElementById('said').textContent === '2 kicked.');
+  await until(() => [...document.querySelectorAll('#tube-rows tr')].find(r => r.dataset.name === 'graves').children[4].textContent === '1');
+  assert.equal(await row(), '2 0 2 1');
+  // Many at once are asked about.
+  await fill('kick-max', '1000');
+  await click('kick-tube');
+  await until(() => document.getElementById('confirm').open);
+  await click('confirm-no');
+  await until(() => !document.getElementById('confirm').open);
+  assert.equal((await api('GET', '/v1/tubes/graves')).buried, 1);
+  await click('kick-tube');
+  await until(() => document.getElementById('confirm').open);
+  await faults('a question');
+  await click('confirm-yes');
+  await until(() => document.getElementById('said').textContent === '1 kicked.');
+  await openTube('orders');
 });
 
 test('draws what is due in the next hour', () => until(() =>
@@ -131,33 +242,123 @@ test('says what was wrong', async () => {
   await fill('find-id', '');
 });
 
+test('sends nothing when it is told not to drain the server', async () => {
+  sent.length = 0;
+  await click('drain-server');
+  await until(() => document.getElementById('confirm').open);
+  await click('confirm-no');
+  await until(() => !document.getElementById('confirm').open);
+  // A request of the page that begins after all that it has begun by now.
+  await page.evaluate(() => fetch('/v1/tubes/orders/kick', { method: 'POST' }));
+  assert.deepEqual(sent, ['POST /v1/tubes/orders/kick']);
+  assert.equal((await api('GET', '/v1/tubes/orders')).max_tasks, undefined);
+  assert.equal((await api('GET', '/v1/server')).draining, false);
+});
+
 test('takes no more tasks when asked to, and warns', async () => {
-  await click('drain');
+  sent.length = 0;
+  await click('drain-server');
   await until(() => document.getElementById('confirm').open);
   await click('confirm-yes');
   await until(() => document.getElementById('alerts').textContent.includes('takes no more tasks'));
-  await click('drain');
-  await until(() => document.getElementById('alerts').textContent === '');
+  await click('drain-server');
+  await until(() => !document.getElementById('alerts').textContent.includes('takes no more tasks'));
+  assert.deepEqual(sent, ['POST /v1/server/drain', 'POST /v1/server/drain']);
+  assert.equal((await api('GET', '/v1/tubes/orders')).max_tasks, undefined);
+});
+
+test('warns of a clock that was set, and of a disk that has failed', async () => {
+  let alerts = [{ kind: 'clock', text: 'The clock was set at 2030-01-01T00:00:00Z: due times moved with it' }];
+  let failed = false;
+  const proxy = await proxied(state => failed ? { alerts } : { ...state, alerts });
+  try {
+    await page.goto(proxy.url);
+    await until(() => document.getElementById('status').textContent === 'live');
+    await until(() => document.querySelector('#alerts li.clock') !== null);
+    assert.equal(await page.$eval('#alerts', e => e.parentElement.getAttribute('role')), 'alert');
+    assert.match(await text('alerts'), /The clock was set at/);
+    alerts = [];
+    await until(() => document.getElementById('alerts').children.length === 0);
+    // As the server says it when it cannot ask its broker any more.
+    alerts = [{ kind: 'write-stopped', text: 'The disk has failed: nothing is written any more' }];
+    failed = true;
+    await until(() => document.querySelector('#alerts li.write-stopped') !== null);
+    assert.match(await text('alerts'), /The disk has failed/);
+    assert.equal(await text('status'), 'not writing');
+    assert.notEqual(await text('tiles'), '', 'what was known is still shown');
+    await look('alert');
+  } finally {
+    await page.goto(at.url);
+    await proxy.close();
+    await until(() => document.getElementById('status').textContent === 'live');
+  }
 });
 
 test('shows the interface', async () => {
   await page.$eval('#api', e => { e.open = true; });
   await until(() => document.getElementById('api-rows').textContent.includes('/v1/tubes/{tube}/reserve'));
+  await look('interface');
   await page.$eval('#api', e => { e.open = false; });
 });
 
-test('can be used with the keyboard alone', async () => {
+test('can be used with the keyboard alone, in the order in which it reads', async () => {
   await page.reload();
   await until(() => document.getElementById('tube-rows').textContent.includes('orders'));
-  const seen = [];
-  for (let i = 0; i < 6; ++i) {
+  const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.textContent.trim());
+  const tab = async wanted => {
+    for (let i = 0; i < 60; ++i) {
+      await page.keyboard.press('Tab');
+      if (await focused() === wanted) return;
+    }
+    assert.fail(`Tab does not come to ${wanted}`);
+  };
+  await page.keyboard.press('Tab');
+  assert.equal(await focused(), 'To the tubes');
+  await page.keyboard.press('Tab');
+  assert.equal(await focused(), 'drain-server');
+  await tab('orders');
+  await page.keyboard.press('Enter');
+  assert.equal(await focused(), 'h-tube', 'an opened tube is read next');
+  for (const id of ['close-tube', 'pause-for', 'pause', 'resume', 'drain-tube', 'undrain-tube', 'kick-max', 'kick-tube', 'download', 'put-body',
+    'put-key', 'put-delay', 'put-priority']) {
     await page.keyboard.press('Tab');
-    seen.push(await page.evaluate(() => document.activeElement.id || document.activeElement.textContent.trim()));
+    assert.equal(await focused(), id);
   }
-  assert(seen.includes('To the tubes') && seen.includes('drain') && seen.includes('orders'), seen.join(', '));
-  const unnamed = await page.evaluate(() => [...document.querySelectorAll('button, input, select, svg[role=img]')]
-    .filter(e => !(e.textContent.trim() || e.getAttribute('aria-label') || (e.labels && e.labels.length))).map(e => e.id));
-  assert.deepEqual(unnamed.filter(id => id !== 'confirm-yes'), [], 'every control has a name');
+  await page.focus('#put-body');
+  await page.keyboard.type('by keyboard');
+  await page.keyboard.press('Enter');
+  await until(() => document.getElementById('task-body').textContent === 'by keyboard');
+  await page.focus('#task-cancel');
+  await page.keyboard.press('Enter');
+  await until(() => document.getElementById('confirm').open);
+  assert.equal(await focused(), 'confirm-no');
+  await page.keyboard.press('Tab');
+  assert.equal(await focused(), 'confirm-yes');
+  await page.keyboard.press('Escape');
+  await until(() => !document.getElementById('confirm').open);
+  assert.equal(await focused(), 'task-cancel', 'back where it was');
+  await page.keyboard.press('Enter');
+  await until(() => document.getElementById('confirm').open);
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter');
+  await until(() => document.getElementById('said').textContent.includes('cancelled'));
+  await page.focus('#close-tube');
+  await page.keyboard.press('Enter');
+  assert.equal(await focused(), 'tubes');
+});
+
+test('names everything that a screen reader reads', async () => {
+  const tree = await page.accessibility.snapshot({ interestingOnly: true });
+  const unnamed = [];
+  const visit = node => {
+    if (['button', 'textbox', 'combobox', 'spinbutton', 'link', 'image', 'img', 'table'].includes(node.role) && !node.name) unnamed.push(node.role);
+    (node.children || []).forEach(visit);
+  };
+  visit(tree);
+  assert.deepEqual(unnamed, []);
+  for (const id of ['status', 'said']) {
+    assert.equal(await page.$eval('#' + id, e => e.getAttribute('role')), 'status', 'what changes is told');
+  }
 });
 
 test('shows many tubes and a rush', async () => {
@@ -193,6 +394,7 @@ test('asks for a token, says if it is wrong, and goes on with a right one', asyn
   try {
     await page.goto(closed.url);
     await until(() => document.getElementById('token-dialog').open);
+    await faults('the log-in');
     await fill('token', 'vt_wrong');
     await page.$eval('#token-form', e => e.requestSubmit());
     await until(() => document.getElementById('token-wrong').textContent.includes('not accepted'));
@@ -210,26 +412,37 @@ test('asks for a token, says if it is wrong, and goes on with a right one', asyn
   }
 });
 
-test('fits into 400 pixels, light and dark', async () => {
+test('warns of a tube whose tasks are not fetched, and not if it is paused', async () => {
+  await until(() => /slow: a task has been ready for \d+ s, and no worker waits/.test(document.getElementById('alerts').textContent));
+  await api('POST', '/v1/tubes/slow/pause', { for: 3600000 });
+  await until(() => !document.getElementById('alerts').textContent.includes('slow:'));
+});
+
+test('fits into 400 pixels, light and dark, and axe-core has nothing against it', async () => {
   await until(() => [...document.querySelectorAll('#forecast rect')].some(r => Number(r.getAttribute('height')) > 0));
   await until(() => document.getElementById('said').textContent === '');
-  for (const scheme of ['light', 'dark']) {
-    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
-    for (const width of [1280, 400]) {
-      await page.setViewport({ width, height: 900 });
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-      assert(overflow <= 0, `${overflow} pixels too wide at ${width}`);
-      if (pictures) await page.screenshot({ path: path.join(pictures, `page-${scheme}-${width}.png`), fullPage: true });
-    }
-  }
+  await look('page');
+  await openTube('mail-3');
+  await fill('list-state', 'buried');
+  await click('list');
+  await until(() => document.querySelectorAll('#list-rows tr').length === 3);
+  await page.evaluate(() => document.querySelector('#list-rows button').click());
+  await until(() => document.getElementById('task-fields').textContent.includes('buried'));
+  await until(() => document.getElementById('said').textContent === '');
+  await look('tube');
 });
 
 (async () => {
   fs.mkdirSync(directory, { recursive: true });
+  if (pictures) fs.mkdirSync(pictures, { recursive: true });
   at = await serve();
   try {
     const scratch = path.join(directory, 'browser');
-    const failed = await run({ chromium, scratch, begin: opened => { page = opened; return page.goto(at.url); } });
+    const failed = await run({ chromium, scratch, begin: opened => {
+      page = opened;
+      page.on('request', r => { if (r.method() !== 'GET') sent.push(r.method() + ' ' + new URL(r.url()).pathname); });
+      return page.goto(at.url);
+    } });
     process.exitCode = failed ? 1 : 0;
   } finally {
     await end(at.server);

@@ -72,6 +72,15 @@ class lab {
     finish();
     return c->heard();
   }
+  /// One round with these commands, as the committer has them while there is much to do. True if
+  /// there is more.
+  bool one_round(const std::shared_ptr<recording_client>& c, const std::string& bytes) {
+    beanstalk::parser p;
+    p.feed(bytes);
+    broker_->begin(now, wall);
+    while (auto cmd = p.next()) broker_->execute(c, std::move(*cmd));
+    return commit();
+  }
   void run(const std::shared_ptr<recording_client>& c, command cmd) { run_with(c, std::move(cmd)); }
 
   void run_with(const std::shared_ptr<client>& c, command cmd) {
@@ -103,12 +112,16 @@ class lab {
 
  private:
   void finish() {
-    for (bool more = true; more;) {
-      more = broker_->advance();
-      const batch& b = broker_->changes();
-      if (!b.empty()) store_->write(b);
-      broker_->committed();
+    while (commit()) {
     }
+    if (const auto begun = broker_->begun_census()) begun->run();
+  }
+  bool commit() {
+    const bool more = broker_->advance();
+    const batch& b = broker_->changes();
+    if (!b.empty()) store_->write(b);
+    broker_->committed();
+    return more;
   }
 
   broker_options options_;

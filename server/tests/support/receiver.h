@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-/// A receiver of pushes, for tests: a thread that takes one connection after the other, keeps what
-/// was sent, and answers as it is told.
+/// A receiver of pushes, for tests: threads that take one connection after the other, keep what was
+/// sent, and answer as they are told.
 namespace verge::server::test {
 
 struct pushed {
@@ -44,7 +44,7 @@ class receiver {
   /// connection is closed.
   using answering = std::function<std::string(const pushed&, std::size_t)>;
 
-  explicit receiver(answering how) : how_(std::move(how)) {
+  explicit receiver(answering how, std::size_t threads = 1) : how_(std::move(how)) {
     fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in at{};
     at.sin_family = AF_INET;
@@ -55,14 +55,14 @@ class receiver {
       throw std::runtime_error("cannot listen");
     }
     port_ = ntohs(at.sin_port);
-    thread_ = std::thread([this] { serve(); });
+    for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { serve(); });
   }
   receiver(const receiver&) = delete;
   receiver& operator=(const receiver&) = delete;
   ~receiver() {
     over_.store(true);
     ::shutdown(fd_, SHUT_RDWR);
-    thread_.join();
+    for (std::thread& t : threads_) t.join();
     ::close(fd_);
   }
 
@@ -142,7 +142,7 @@ class receiver {
   std::vector<pushed> got_;
   std::atomic<std::size_t> connections_{0};
   std::atomic<bool> over_{false};
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace verge::server::test

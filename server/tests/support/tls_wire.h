@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <openssl/ssl.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@ namespace verge::server::test {
 class tls_wire {
  public:
   tls_wire(std::uint16_t port, const std::string& trusted, int version = TLS1_3_VERSION) {
+    ::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to sockets that the server has closed
     context_ = SSL_CTX_new(TLS_client_method());
     SSL_CTX_set_min_proto_version(context_, version);
     SSL_CTX_set_max_proto_version(context_, version);

@@ -1,0 +1,49 @@
+# Reads the metrics of a task server with Prometheus' own parser, compares what belongs together, and
+# writes the dashboard's queries as rules, for promtool. usage: metrics.py DASHBOARD RULES <metrics
+import json
+import re
+import sys
+
+from prometheus_client.parser import text_string_to_metric_families
+
+families = {f.name: f for f in text_string_to_metric_families(sys.stdin.read())}
+
+
+def value(name, **labels):
+    found = [s.value for f in families.values() for s in f.samples if s.name == name and labels.items() <= s.labels.items()]
+    assert found, (name, labels)
+    return sum(found)
+
+
+for name, family in families.items():
+    assert name.startswith("verge_"), name
+    assert family.type in ("counter", "gauge", "histogram"), (name, family.type)
+    assert family.documentation, name
+    if family.type != "histogram":
+        continue
+    buckets = [s for s in family.samples if s.name.endswith("_bucket")]
+    values = [s.value for s in buckets]
+    assert values == sorted(values), name
+    assert buckets[-1].labels["le"] == "+Inf", name
+    (count,) = [s.value for s in family.samples if s.name.endswith("_count")]
+    assert values[-1] == count, name
+
+odd = "a/b+;.$_()"
+for state, wanted in (("ready", 2), ("delayed", 1), ("reserved", 1), ("buried", 1)):
+    assert value("verge_tasks", tube=odd, state=state) == wanted, (state, value("verge_tasks", tube=odd, state=state))
+assert value("verge_put_total", tube=odd) == 6
+assert value("verge_handed_out_total", tube=odd) == 3
+assert value("verge_deleted_total", tube=odd) == 1
+assert value("verge_lateness_seconds_count") == 1
+assert value("verge_push_attempts_total") == 1
+assert value("verge_committed_commands_total") >= value("verge_commits_total") > 0
+assert 0 < value("verge_disk_free_bytes") <= value("verge_disk_size_bytes")
+
+known = {s.name for f in families.values() for s in f.samples}
+queries = [t["expr"] for p in json.load(open(sys.argv[1]))["panels"] for t in p["targets"]]
+for query in queries:
+    for name in re.findall(r"verge_[a-z_]+", query):
+        assert name in known, f"the dashboard asks for {name}, which there is not"
+rules = [{"record": f"dashboard:query_{i}", "expr": q.replace("$tube", ".*")} for i, q in enumerate(queries)]
+json.dump({"groups": [{"name": "dashboard", "rules": rules}]}, open(sys.argv[2], "w"))
+print(f"prometheus_client reads {len(families)} metrics; the dashboard has {len(queries)} queries")
