@@ -52,14 +52,14 @@ class engine_host {
   virtual unsigned firing_room() noexcept { return 128; }
   /// A timer that was due at `when` fires at `now`: for the figures.
   virtual void timer_fired(std::int64_t when, std::int64_t now) noexcept = 0;
+  /// Which one it is, for the figures by label.
+  virtual void count_name(const timer_node& /*t*/) noexcept {}
+  /// The same, for a trace.
+  virtual void trace_fired(const timer_node& /*t*/, std::int64_t /*when*/) noexcept {}
   /// What a thread that the engine starts is called.
   virtual std::string thread_name(std::string_view role) const {
     return name_of_thread("verge", role);
   }
-  /// And which, for figures by label.
-  virtual void count_name(const timer_node& /*t*/) noexcept {}
-  /// The same, for a trace.
-  virtual void trace_fired(const timer_node& /*t*/, std::int64_t /*when*/) noexcept {}
 
   /// By an engine, before a timer fires.
   void fires(const timer_node& t, std::int64_t when, std::int64_t now) noexcept {
