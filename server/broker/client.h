@@ -35,9 +35,9 @@ class client {
   virtual void deliver(reply r) = 0;
   /// The last of the batch has been delivered.
   virtual void flush() noexcept = 0;
-  /// How many bytes of replies it takes now, besides the `said` ones that are about to be delivered.
-  /// With 0 its commands wait, until it gives verb::go_on; it must then do that when it can take
-  /// more. A single reply may be longer. Called by the committer.
+  /// How many bytes of replies it takes now, besides the `said` ones that are about to be
+  /// delivered. With 0 its commands wait, until it gives verb::go_on; it must then do that when it
+  /// can take more. A single reply may be longer. Called by the committer.
   virtual std::size_t admits(std::size_t said) noexcept {
     static_cast<void>(said);
     return most_admitted;

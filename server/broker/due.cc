@@ -24,7 +24,8 @@ void note_lateness(lateness_figures& f, nanoseconds late) noexcept {
 
 }  // namespace
 
-/// Keeps the tube's time in the order of all tubes' times right. A tube in the queue has none there.
+/// Keeps the tube's time in the order of all tubes' times right. A tube in the queue has none
+/// there.
 void broker::note_due(tube& t) {
   if (t.is_falling) return;
   const bool has = !t.delayed.empty() || t.delayed.is_hungry();
@@ -63,8 +64,8 @@ std::size_t broker::queue_due_tubes(std::size_t most) {
   return most;
 }
 
-/// Makes tasks ready whose time has come, at most so many. Each tube in the queue gets an equal part
-/// of that, and then the next: a storm in one does not hold the others up.
+/// Makes tasks ready whose time has come, at most so many. Each tube in the queue gets an equal
+/// part of that, and then the next: a storm in one does not hold the others up.
 void broker::make_due_tasks_ready(std::size_t most) {
   most = queue_due_tubes(most);
   while (most > 0 && !falling_.empty()) {
@@ -131,9 +132,9 @@ std::optional<clock::time_point> broker::next_alarm() const noexcept {
   return next ? std::min(*next, mark) : mark;
 }
 
-/// The clock was set back, and a task is delayed until a time before the mark of its tube. All marks
-/// are lowered to what the clock says, and what has fallen due behind that gets another place, in
-/// the same batch. It is in memory, or was when the server was ended: not more than that.
+/// The clock was set back, and a task is delayed until a time before the mark of its tube. All
+/// marks are lowered to what the clock says, and what has fallen due behind that gets another
+/// place, in the same batch. It is in memory, or was when the server was ended: not more than that.
 void broker::lower_due_marks() {
   if (std::exchange(is_lowering_, true)) return;
   const bool outer = std::exchange(filling_, true);

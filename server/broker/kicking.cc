@@ -1,7 +1,7 @@
-// Kicks. One that is about many tasks is done in pieces, a round for each: so its batches are small,
-// and so is what is in memory for it. Each piece is atomic with its batch, the whole is not: other
-// clients get what has been kicked already, and a crash leaves the rest as it was. It kicks no more
-// tasks than there were when it began, and is answered when all is done and durable.
+// Kicks. One that is about many tasks is done in pieces, a round for each: so its batches are
+// small, and so is what is in memory for it. Each piece is atomic with its batch, the whole is not:
+// other clients get what has been kicked already, and a crash leaves the rest as it was. It kicks
+// no more tasks than there were when it began, and is answered when all is done and durable.
 
 #include <algorithm>
 #include <utility>

@@ -16,10 +16,10 @@
 /// Each firing has a key, the schedule's name and the nominal time, and is written in one batch
 /// with the time of the next one: whatever happens, each time is fired once or, as told below, not.
 ///
-/// A clock that is set back makes times come again. Those that were fired are not fired again; those
-/// that were not, because a clock that was ahead had passed over them, are. So a schedule remembers
-/// which of its times were fired, as stretches of its timetable. One that never misses a time has
-/// one stretch, which grows.
+/// A clock that is set back makes times come again. Those that were fired are not fired again;
+/// those that were not, because a clock that was ahead had passed over them, are. So a schedule
+/// remembers which of its times were fired, as stretches of its timetable. One that never misses a
+/// time has one stretch, which grows.
 namespace verge::server {
 
 /// What becomes of times that passed while the server did not run, or was drained.

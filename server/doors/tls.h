@@ -52,8 +52,8 @@ class tls_door {
   /// What serves a connection after the handshake: its plain end, and its place in the crowd.
   using service = std::function<void(stream_socket, crowd::place)>;
 
-  /// Takes a client's connection, which is a newcomer in its crowd until its handshake is done. On a
-  /// task of the runtime. Door and crowd have to outlive all of it.
+  /// Takes a client's connection, which is a newcomer in its crowd until its handshake is done. On
+  /// a task of the runtime. Door and crowd have to outlive all of it.
   void take(tcp_conn client, crowd& of, crowd::place place, service serve);
 
   /// Connections in a handshake, and all.

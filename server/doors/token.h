@@ -51,8 +51,8 @@ class token_file {
  public:
   /// Throws std::runtime_error, with what to do, if the file cannot be read or understood.
   static token_file read(const std::string& path);
-  /// Reads the file, lets `f` change it, and replaces it as a whole, readable by its owner alone; it
-  /// is on disk then. Others that change it wait meanwhile, in other processes too. Throws
+  /// Reads the file, lets `f` change it, and replaces it as a whole, readable by its owner alone;
+  /// it is on disk then. Others that change it wait meanwhile, in other processes too. Throws
   /// std::runtime_error, and what `f` throws: then the file is as it was.
   static void change(const std::string& path, const std::function<void(token_file&)>& f);
 

@@ -14,7 +14,7 @@
 ///
 /// No thread waits: a name whose server hangs costs a socket and a timer, so that a thousand of
 /// them delay no other. Each question has a socket of its own, with a port that the kernel chose at
-/// random, and a random id: one who does not see the question cannot guess a reply to it.
+/// random, and a random id: without the question, a reply to it cannot be guessed.
 namespace verge::server::push {
 
 struct addresses {

@@ -13,11 +13,11 @@
 
 /// How many deliveries each receiver has under way, and whether it may have another one.
 ///
-/// A receiver (a host with its port) has a share: the limit at first, half of what it was after each
-/// delivery that it let hang, twice as much after each that it answered. All receivers together
-/// have a limit as well. As room gets scarce a receiver gets less of it, an eighth of what is left;
-/// the last eighth is for receivers that answer, and those that hung last time have at most half of
-/// all. So receivers that hang, however many, leave room for those that do not.
+/// A receiver (a host with its port) has a share: the limit at first, half of what it was after
+/// each delivery that it let hang, twice as much after each that it answered. All receivers
+/// together have a limit as well. As room gets scarce a receiver gets less of it, an eighth of what
+/// is left; the last eighth is for receivers that answer, and those that hung last time have at
+/// most half of all. So receivers that hang, however many, leave room for those that do not.
 ///
 /// What may not be sent now is told when to come back: after those that were told so before, one
 /// turn after the other. So a million tasks for a receiver that is slow are not tried again and

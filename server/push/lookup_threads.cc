@@ -106,7 +106,7 @@ void lookup_threads::core::start_some() {
   }
   bool wait = false;
   for (const lane& l : lanes) wait |= !l.queue.empty();
-  // Somebody waits: those that hang are to be found in time.
+  // A caller waits: those that hang are to be found in time.
   if (wait && !over) next_look.reset(settings.long_time);
 }
 

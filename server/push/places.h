@@ -59,7 +59,7 @@ class places {
   std::size_t taken_{0};
   std::size_t waiting_{0};  ///< without a place
   std::size_t hanging_{0};  ///< of these, to receivers that hung last time
-  bool several_{false};     ///< tasks have gone to other receivers than the tube's own
+  bool several_{false};     ///< tasks were pushed to other receivers than the tube's own
   double usual_;            ///< until a receiver answers, in nanoseconds
   std::unordered_map<std::string, std::size_t> by_host_;
 };

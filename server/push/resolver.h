@@ -21,8 +21,8 @@
 /// A name server that does not answer holds up the names that it serves, and no others: a question
 /// over DNS needs no thread, and lookups that block are kept apart by how they went before. One
 /// name is looked up once at a time, however many ask for it. An answer is used for a few seconds,
-/// also if it is that there is none; a name that has been looked up for longer than one waits for it
-/// is answered at once.
+/// also if it is that there is none; a name that has been looked up for longer than one waits for
+/// it is answered at once.
 ///
 /// Ground rules: everything is in a core under one lock, which lookups share, so that the resolver
 /// can be destroyed while one hangs.

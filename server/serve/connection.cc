@@ -83,7 +83,7 @@ void connection::flush() noexcept {
   notify(room, replies);
 }
 
-/// Whoever waits for what there is now.
+/// Tells the tasks that wait for what there is now.
 void connection::notify(bool room, bool replies) {
   if (room) static_cast<void>(room_.try_send(true));
   if (replies) house_.to.submit({shared_from_this(), command(verb::go_on)});

@@ -15,9 +15,10 @@
 /// that batch, and it can be dropped.
 ///
 /// A server that does not sync its batches (durability::written) still syncs a log before it begins
-/// the next one. So of the last log any number of batches can be torn, and whole ones may follow: it
-/// is cut off at the first that is torn, and what is left is what there was at some moment before.
-/// Clients may have been told of what is cut off. A file in the directory says that this is so.
+/// the next one. So of the last log any number of batches can be torn, and whole ones may follow:
+/// it is cut off at the first that is torn, and what is left is what there was at some moment
+/// before. Clients may have been told of what is cut off. A file in the directory says that this is
+/// so.
 ///
 /// RocksDB alone does not do that. It drops a batch whose end is missing, in older logs too, but
 /// refuses to open a log if a part in the middle of the last batch is missing. And if a flipped bit
@@ -42,8 +43,8 @@ struct log_cut {
 };
 
 /// Looks at all logs of a directory that no process has open, and at its manifest. Changes nothing.
-/// Throws store_error if one is damaged or cannot be read, or if the file is missing that says which
-/// of them count. `unsynced`: batches of the last log were not synced one by one.
+/// Throws store_error if one is damaged or cannot be read, or if the file is missing that says
+/// which of them count. `unsynced`: batches of the last log were not synced one by one.
 std::vector<log_cut> examine_log_tails(const std::string& directory, bool unsynced);
 
 /// Cuts them, and syncs that.

@@ -97,7 +97,7 @@ void low_water_marks::rise(rocksdb::DB& db, const rocksdb::ReadOptions& how) {
     within.iterate_upper_bound = &bound;
     const std::unique_ptr<rocksdb::Iterator> i(db.NewIterator(within));
     i->Seek(std::max(prefix, m.key));
-    if (!i->status().ok()) continue;  // whoever reads next hears of it
+    if (!i->status().ok()) continue;  // the next read returns the error
     std::string first = i->Valid() ? std::string(view(i->key())) : end;
     if (first == m.key) continue;
     m.key = std::move(first);

@@ -14,14 +14,14 @@
 /// Where each index of a tube begins: a key that none of its entries is before.
 ///
 /// Entries leave an index at its front, mostly, and RocksDB keeps a tombstone for each until files
-/// are merged. To look for the first entry from the beginning of the index on is to walk over all of
-/// them: with a few hundred thousand that takes as long as a thousand look-ups. While a server runs
-/// it knows where it has been; after a restart it begins here.
+/// are merged. To look for the first entry from the beginning of the index on is to walk over all
+/// of them: with a few hundred thousand that takes as long as a thousand look-ups. While a server
+/// runs it knows where it has been; after a restart it begins here.
 ///
 /// A mark rises after every few thousand removals, to the first entry that there is then, and is
 /// written with the next batch. An entry that is put before it lowers it, in the same batch. So on
-/// disk a mark is always right, and is behind by no more than those removals. It does not help where
-/// the first entry stays, and those behind it are removed.
+/// disk a mark is always right, and is behind by no more than those removals. It does not help
+/// where the first entry stays, and those behind it are removed.
 namespace verge::server {
 
 class low_water_marks {

@@ -24,8 +24,8 @@
 /// are as short as they can be. A body is written once, however often its task changes.
 namespace verge::server::records {
 
-/// Format 2 has notes, and tasks with a part about pushing. Format 3 has a due mark in the record of
-/// a tube, and low-water marks. It reads all that the formats before have written.
+/// Format 2 has notes, and tasks with a part about pushing. Format 3 has a due mark in the record
+/// of a tube, and low-water marks. It reads all that the formats before have written.
 inline constexpr std::uint32_t format = 3;
 inline constexpr std::uint32_t oldest_format = 1;
 

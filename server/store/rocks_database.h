@@ -17,7 +17,7 @@
 #include "low_water.h"
 #include "rocks_store.h"
 
-/// The store on RocksDB, for those who work on it: the store itself, and what checks it. Others
+/// The store on RocksDB, with its inside: for the store itself and for what checks it. Others
 /// include rocks_store.h.
 namespace verge::server {
 

@@ -38,7 +38,7 @@ struct rocks_options {
   std::uint64_t memtable_bytes{32U << 20};
   std::uint64_t cache_bytes{32U << 20};
   bool must_exist{false};  ///< for tools: do not make a new one
-  /// Told what an operator should know, in a sentence; nothing: nobody is.
+  /// Told what an operator should know, in a sentence; it may be empty.
   std::function<void(const std::string&)> notice{};
 };
 
@@ -46,8 +46,9 @@ struct rocks_options {
 std::unique_ptr<store> open_rocks_store(const rocks_options& options);
 
 /// Reads everything and returns what is wrong: nothing if all invariants hold. Nothing is changed:
-/// not the format, nor the logs that a crash has left. Every task has one place, every index entry points to a task that points back, every key names one task that has
-/// it, every count is right, every body can be read.
+/// not the format, nor the logs that a crash has left. Every task has one place, every index entry
+/// points to a task that points back, every key names one task that has it, every count is right,
+/// every body can be read.
 struct check_report {
   std::uint64_t tasks{0};
   std::uint64_t bodies_bytes{0};

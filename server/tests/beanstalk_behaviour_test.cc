@@ -494,17 +494,6 @@ TEST_P(a_chosen_difference, is_when_a_task_gets_its_id) {
   play(other, {{"put 0 0 60 0\r\n", of("INSERTED 1", "INSERTED 2")}});
 }
 
-TEST_P(a_chosen_difference, is_that_ids_go_on_after_a_restart_without_tasks) {
-  start(true);
-  {
-    wire w = connect();
-    play(w, {{"put 0 0 60 0\r\n", "INSERTED 1"}, {"delete 1", "DELETED"}});
-  }
-  restart();
-  wire w = connect();
-  play(w, {{"put 0 0 60 0\r\n", of("INSERTED 2", "INSERTED 1")}});
-}
-
 const auto name_of_side = [](const auto& p) { return p.param == side::ours ? "ours" : "theirs"; };
 INSTANTIATE_TEST_SUITE_P(both, a_chosen_difference, testing::Values(side::ours, side::theirs),
                          name_of_side);

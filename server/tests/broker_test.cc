@@ -97,8 +97,8 @@ TEST(clock_steps, a_task_that_fell_due_on_an_idle_server_is_ready_after_a_restar
   EXPECT_EQ(l.say(c, "reserve-with-timeout 0\r\n"), "RESERVED 1 1\r\nx\r\n");
 }
 
-/// Many fall due in a second, and nobody asks: that is written once a second, not for each of them.
-/// But what a client was told is ready is so on disk.
+/// Many fall due in a second, and no client asks: that is written once a second, not for each of
+/// them. But what a client was told is ready is so on disk.
 TEST(clock_steps, due_marks_are_written_when_a_client_asks_and_once_a_second) {
   auto kept = std::make_unique<counting_store>();
   counting_store& disk = *kept;
@@ -131,8 +131,8 @@ TEST(clock_steps, due_marks_are_written_when_a_client_asks_and_once_a_second) {
   EXPECT_FALSE(l.it().next_alarm());
 }
 
-/// A storm in one tube, and a task in another that is due later: it waits for its share, not for the
-/// storm.
+/// A storm in one tube, and a task in another that is due later: it waits for its share, not for
+/// the storm.
 TEST(storms, in_one_tube_do_not_hold_up_another) {
   lab l({.most_in_memory = 100, .chunk = 10, .elsewhere = {}});
   auto c = l.connect();

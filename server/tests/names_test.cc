@@ -257,7 +257,7 @@ class a_resolver : public testing::Test {
   std::unique_ptr<resolver> resolver_;
 };
 
-TEST_F(a_resolver, asks_a_name_server_once_for_all_who_want_to_know) {
+TEST_F(a_resolver, asks_a_name_server_once_for_all_that_want_to_know) {
   std::mutex lock;
   std::condition_variable changed;
   bool open = false;
@@ -324,13 +324,13 @@ TEST_F(a_resolver, asks_again_when_a_server_refuses_or_says_nothing) {
   start();
   EXPECT_THAT(texts(ask("a.example").found), ElementsAre("1.2.3.4:80"));
   EXPECT_EQ(questions.load(), 2);
-  // Nobody listens there: the kernel says so.
+  // No server listens there: the kernel says so.
   options_.server = endpoint::loopback(1);
   start();
   EXPECT_THAT(ask("a.example").why, HasSubstr("refused"));
 }
 
-TEST_F(a_resolver, takes_names_of_the_hosts_file_and_asks_nobody_for_addresses) {
+TEST_F(a_resolver, takes_names_of_the_hosts_file_and_asks_no_server_for_addresses) {
   const temporary_folder folder;
   name_server there([](const std::string&, int) { return name_answer{.code = 3}; });
   use(there);

@@ -451,7 +451,8 @@ TEST(recurring_tasks, are_not_fired_again_when_the_clock_is_set_back) {
 }
 
 /// The clock was a year ahead for a while: times that came then are done with, and those that were
-/// passed over come when the clock is right, also after a restart, also if the schedule is set again.
+/// passed over come when the clock is right, also after a restart, also if the schedule is set
+/// again.
 TEST(recurring_tasks, come_again_when_a_clock_that_was_ahead_is_set_right) {
   for (const bool restarts : {false, true}) {
     for (const bool sets : {false, true}) {

@@ -1,8 +1,8 @@
 // Loaded into `verge serve` before the C library (LD_PRELOAD), it lets a test set the wall clock of
 // that process, as an operator would set the machine's.
 //
-//   VERGE_CLOCK_OFFSET  a file of 8 bytes, shared with the test: nanoseconds that the clock is ahead
-//   VERGE_CLOCK_FIFO    a named pipe: a byte is written to it when the clock was set
+//   VERGE_CLOCK_OFFSET  a file of 8 bytes, shared with the test: nanoseconds that the clock is
+//   ahead VERGE_CLOCK_FIFO    a named pipe: a byte is written to it when the clock was set
 //
 // A timer on the wall clock is a descriptor that becomes readable when the clock is set, as one of
 // the kernel's does that was armed with TFD_TIMER_CANCEL_ON_SET and a time that never comes. The

@@ -1,6 +1,6 @@
-// A storm: tasks that all fall due in one second, and workers that take them. None is lost, early or
-// handed out twice, the server's memory stays small, and another tube is served meanwhile. The
-// clock is set to that second when all have been put, so that nobody waits for it.
+// A storm: tasks that all fall due in one second, and workers that take them. None is lost, early
+// or handed out twice, the server's memory stays small, and another tube is served meanwhile. The
+// clock is set to that second when all have been put, so that no test waits for it.
 //
 // Ten million with VERGE_CRASH=long, as ./dev check storm has it; VERGE_STORM_TASKS=N.
 
