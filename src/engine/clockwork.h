@@ -134,15 +134,15 @@ class clockwork final : public node_store {
     unlocked.of_ = this;
     start_slowly(t, when, period);
   }
-  bool stop(timer_node& t, const clear_up_after& unlocked) noexcept {
+  [[gnu::always_inline]] bool stop(timer_node& t, const clear_up_after& unlocked) noexcept {
     hybrid* const h = quick();
     if (h == nullptr) unlocked.of_ = this;
     const bool was_waiting = h != nullptr ? h->hybrid::stop(t) : stop_slowly(t);
     VERGE_PROBE2(stop, &t, was_waiting);
     return was_waiting;
   }
-  bool reset(timer_node& t, std::int64_t when, std::int64_t period,
-             const clear_up_after& unlocked) {
+  [[gnu::always_inline]] bool reset(timer_node& t, std::int64_t when, std::int64_t period,
+                                    const clear_up_after& unlocked) {
     hybrid* const h = quick();
     if (h == nullptr) unlocked.of_ = this;
     const bool was_waiting =
@@ -151,8 +151,8 @@ class clockwork final : public node_store {
     return was_waiting;
   }
   /// If no other thread stops or resets it meanwhile.
-  bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period,
-                   const clear_up_after& unlocked) {
+  [[gnu::always_inline]] bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period,
+                                          const clear_up_after& unlocked) {
     hybrid* const h = quick();
     if (h == nullptr) unlocked.of_ = this;
     const bool was_waiting =

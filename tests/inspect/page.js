@@ -37,7 +37,7 @@ test('has a lane for each processor', async () => {
   for (const l of lanes) assert.match(l, /% busy, \d+ ready/);
 });
 test('shows what happens in a second', async () => {
-  await until(() => /^per second: [1-9][\d.]* ?k? ?fired, [\d.]+ ?k? ?wake-ups, [\d.]+ ?k? ?steals$/.test(document.getElementById('rates').getAttribute('aria-label')));
+  await until(() => /^per second: [1-9][\d.\u202f]*( k)? fired, [\d.\u202f]+( k)? wake-ups, [\d.\u202f]+( k)? steals$/.test(document.getElementById('rates').getAttribute('aria-label')));
   assert.ok(await colours('rates') > 3);
 });
 test('shows the wheel', async () => {

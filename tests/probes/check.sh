@@ -1,6 +1,5 @@
 #!/bin/bash
-# The probes of a program that is linked with the library, as readelf sees them.
-# usage: check.sh PROGRAM
+# The probes of the shared library, as readelf sees them. usage: check.sh LIBRARY
 set -euo pipefail
 command -v readelf >/dev/null || { echo "skipped: no readelf"; exit 77; }
 [[ -e /usr/include/sys/sdt.h || -e /usr/include/$(uname -m)-linux-gnu/sys/sdt.h ]] ||
@@ -39,7 +38,7 @@ has() {  # PROBE FUNCTION..: it is in a function of each name
 }
 has start start_small_timer start_timer_after start_timer_at start_channel 'sleep_action::start' 'context_scope::arm' \
   'io_descriptor::arm' 'start_small_slowly|clockwork::start'
-has stop stop_timer stop_channel destroy_timer destroy_slowly 'sleep_action::withdraw' 'stop_slowly|clockwork::stop'
+has stop stop_timer 'stop_channel|clockwork::stop' destroy_timer destroy_slowly 'sleep_action::withdraw' 'stop_slowly|clockwork::stop'
 has reset reset_timer_after 'reset_slowly|reset_to|reset_timer_at' reset_channel 'io_descriptor::arm'
 has fire 'live_scheduler::fire_all' 'queue_thread<.*heap_queue' 'queue_thread<.*simple_wheel' 'queue_thread<.*timing_wheel' \
   'processor_heap|run_one_timer|run_timers?'
