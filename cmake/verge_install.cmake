@@ -1,11 +1,16 @@
-# The rules of `cmake --install`: headers, both libraries, the package for find_package and the
+# The rules of `cmake --install`: headers, the libraries, the package for find_package and the
 # pkg-config file. All paths are relative to their own location, so that a prefix can be moved.
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/verge
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
-install(TARGETS verge_static verge_shared EXPORT verge_targets
+if(VERGE_LIBRARIES STREQUAL "both")
+  set(VERGE_INSTALLED verge_static verge_shared)
+else()
+  set(VERGE_INSTALLED verge_${VERGE_LIBRARIES})
+endif()
+install(TARGETS ${VERGE_INSTALLED} EXPORT verge_targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 

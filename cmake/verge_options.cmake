@@ -7,6 +7,8 @@ add_library(verge_options INTERFACE)
 target_compile_features(verge_options INTERFACE cxx_std_20)
 target_compile_options(verge_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
+  # What g++ does not warn of: signs by -Wconversion, long strings by -Wpedantic, captures, constants.
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion;-Wno-overlength-strings;-Wno-unused-lambda-capture;-Wno-unused-const-variable>
   $<$<BOOL:${VERGE_WERROR}>:-Werror>)
 
 # Not vptr: it opens a pipe to check whether memory can be read, and reports a broken object if no
@@ -16,7 +18,7 @@ target_compile_options(verge_options INTERFACE
 if(VERGE_SANITIZE)
   target_compile_options(verge_options INTERFACE
     -fsanitize=${VERGE_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all
-    -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+    -fno-omit-frame-pointer $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(verge_options INTERFACE -fsanitize=${VERGE_SANITIZE})
 endif()
 

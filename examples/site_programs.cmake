@@ -38,3 +38,30 @@ foreach(source ${sources})
     set_tests_properties(example.${folder}_${name} PROPERTIES TIMEOUT 300)
   endif()
 endforeach()
+
+# What the site requires of pages and headers, without mkdocs: ./dev docs makes all of it.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+find_program(VERGE_GO go)
+if(VERGE_BUILD_TESTS AND Python3_FOUND)
+  add_test(NAME site.has_a_comment_for_every_name_and_an_end_for_every_link
+    COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/docs/site/build.py
+      ${CMAKE_CURRENT_BINARY_DIR}/site --examples ${CMAKE_CURRENT_BINARY_DIR} --check)
+  add_test(NAME site.checks_can_fail
+    COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/docs/site/build_test.py)
+  add_test(NAME site.readme_has_the_figures_of_the_benchmarks
+    COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/docs/site/figures.py)
+  add_test(NAME site.picture_has_the_figures_of_the_benchmarks
+    COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/docs/site/picture.py --check)
+  set_tests_properties(site.has_a_comment_for_every_name_and_an_end_for_every_link
+    site.checks_can_fail site.readme_has_the_figures_of_the_benchmarks
+    site.picture_has_the_figures_of_the_benchmarks PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77)
+endif()
+# The Go that docs/migrating.md shows.
+if(VERGE_BUILD_TESTS AND VERGE_GO)
+  add_test(NAME example.migrating_go_before
+    COMMAND ${VERGE_GO} run ${CMAKE_CURRENT_SOURCE_DIR}/migrating/go_before.go)
+  add_test(NAME example.migrating_go_before_vetted
+    COMMAND ${VERGE_GO} vet ${CMAKE_CURRENT_SOURCE_DIR}/migrating/go_before.go)
+  set_tests_properties(example.migrating_go_before example.migrating_go_before_vetted PROPERTIES
+    TIMEOUT 120 ENVIRONMENT "GOCACHE=${CMAKE_CURRENT_BINARY_DIR}/go;GO111MODULE=off")
+endif()

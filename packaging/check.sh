@@ -1,21 +1,110 @@
 #!/bin/bash
-# The recipes for other package managers. Meson, CPack and reuse are tried; vcpkg and Conan are not in
-# Debian, so their recipes are read: the port by CMake, with functions of vcpkg's names that print what
-# they are given, the recipe by Python.
-# usage: packaging/check.sh WORK VERSION
+# The recipes for other package managers.
+#
+#   packaging/check.sh read WORK       what can be said without building: ./dev test does that
+#   packaging/check.sh build WORK      each recipe builds the library, and a program uses the result
+#
+# Meson, CPack and reuse are tried as they are. vcpkg and Conan are not in Debian: their recipes run with
+# stand-ins for what the two give them (vcpkg/stand_in.cmake, conan/stand_in), which are as strict.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-work=$1 version=$2
+tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$tree"
+mode=${1:?read or build} work=${2:?a folder to work in}
 mkdir -p "$work"
 work=$(realpath "$work")
+version=$(sed -n 's/^#define VERGE_VERSION_[A-Z]* //p' include/verge/version.h | paste -sd.)
+export PYTHONDONTWRITEBYTECODE=1
+# The same library is built again and again, in folders that are alike.
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$work
+fi
 
 fail() {
   echo "FAILED: $*" >&2
   exit 1
 }
 
+# ---- Read ----------------------------------------------------------------------------------------
+
+workflow_is_what_the_tree_needs() {
+  packaging/workflow.py .github/workflows/ci.yml
+}
+
+conan_recipe_reads() {
+  packaging/conan/stand_in/create.py packaging/conan "$work/conan_read" "$version" --read
+}
+
+vcpkg_port_reads() {
+  local linkage wanted option
+  for linkage in static dynamic; do
+    cmake -DPORT_DIR="$tree/packaging/vcpkg/ports/verge" -DWORK="$work/vcpkg_read" -DREAD_ONLY=ON \
+      -DVCPKG_LIBRARY_LINKAGE=$linkage -P packaging/vcpkg/stand_in.cmake >"$work/port.log" 2>&1 ||
+      { cat "$work/port.log"; return 1; }
+    wanted=$linkage
+    [[ $linkage == dynamic ]] && wanted=shared
+    grep -q -- "-DVERGE_LIBRARIES=$wanted" "$work/port.log" || fail "a $linkage triplet builds another library"
+  done
+  grep -q "vcpkg_from_git .*FETCH_REF;v$version;" "$work/port.log" || fail "the port fetches another version"
+  for option in $(grep -oE 'VERGE_[A-Z_]+=' "$work/port.log" | sort -u); do
+    grep -qE "(option|set)\(${option%=} " CMakeLists.txt || fail "the port sets ${option%=}, which there is not"
+  done
+  # A tag in place of a commit is what vcpkg refuses, and so does the stand-in.
+  mkdir -p "$work/tag"
+  cp packaging/vcpkg/ports/verge/* "$work/tag"
+  sed -i 's/REF 0\{40\}/REF "v${VERSION}"/' "$work/tag/portfile.cmake"
+  ! cmake -DPORT_DIR="$work/tag" -DWORK="$work/vcpkg_read" -DREAD_ONLY=ON -DVCPKG_LIBRARY_LINKAGE=static \
+    -P packaging/vcpkg/stand_in.cmake >/dev/null 2>&1 || fail "the stand-in takes a tag as REF"
+}
+
+# Every recipe says where the project is found, and all say the same.
+homepages_agree() {
+  packaging/homepage.sh || fail "above; packaging/homepage.sh URL sets it everywhere"
+}
+
+# ---- Build ---------------------------------------------------------------------------------------
+
+# What is committed, as a repository of its own with the tag of this version: as a release is.
+make_a_release() {
+  rm -rf "$work/release" "$work/recipes"
+  mkdir "$work/release"
+  git archive HEAD | tar --extract --directory "$work/release"
+  git -C "$work/release" init --quiet
+  git -C "$work/release" add --all
+  git -C "$work/release" -c user.name=check -c user.email=check@localhost commit --quiet --message "A release"
+  git -C "$work/release" -c user.name=check -c user.email=check@localhost tag "v$version"
+  "$work/release/packaging/release.sh" "v$version" "$work/recipes"
+}
+
+vcpkg_port_builds() {
+  local linkage
+  for linkage in static dynamic; do
+    rm -rf "$work/vcpkg_$linkage"
+    mkdir "$work/vcpkg_$linkage"
+    cmake -DPORT_DIR="$work/recipes/packaging/vcpkg/ports/verge" -DWORK="$work/vcpkg_$linkage" \
+      -DGIT="$work/release" -DVCPKG_LIBRARY_LINKAGE=$linkage -P packaging/vcpkg/stand_in.cmake \
+      >"$work/port.log" 2>&1 || { cat "$work/port.log"; return 1; }
+    a_program_uses "$work/vcpkg_$linkage/packages" "$work/vcpkg_$linkage/consumer"
+  done
+}
+
+# Found by CMake as the usage file says, and by pkg-config.
+a_program_uses() {  # PREFIX WORK
+  cmake -S tests/consumer -B "$2" -G Ninja -DCMAKE_PREFIX_PATH="$1" -DCONSUMER_LIBRARIES=verge >/dev/null
+  cmake --build "$2" >/dev/null
+  [[ $(LD_LIBRARY_PATH=$1/lib "$2/consumer_verge") == "$version" ]] || fail "the program does not run"
+  local flags
+  read -ra flags <<<"$(PKG_CONFIG_PATH=$1/lib/pkgconfig pkg-config --cflags --libs verge)"
+  "${CXX:-g++}" -std=c++20 tests/consumer/consumer.cc "${flags[@]}" -o "$2/by_pkg_config"
+  [[ $(LD_LIBRARY_PATH=$1/lib "$2/by_pkg_config") == "$version" ]] || fail "the program does not run"
+}
+
+conan_recipe_builds() {
+  packaging/conan/stand_in/create.py packaging/conan "$work/conan_static" "$version"
+  packaging/conan/stand_in/create.py packaging/conan "$work/conan_shared" "$version" --shared
+}
+
 meson_builds() {
-  rm -rf "$work/meson" "$work/uses_verge"
+  rm -rf "$work/meson"
   meson setup "$work/meson" --prefix "$work/meson_prefix" >"$work/meson.log" || { cat "$work/meson.log"; return 1; }
   meson compile -C "$work/meson"
   meson test -C "$work/meson"
@@ -24,90 +113,50 @@ meson_builds() {
     pkg-config --exact-version "$version" verge || fail "meson installs another version"
 }
 
-# As a project would: the wrap among its subprojects, here with the tree in place of a clone.
+# As a project would: the wrap among its subprojects, which clones the release.
 meson_wraps() {
   local example=$work/wrapped
   rm -rf "$example"
   mkdir -p "$example/packaging/meson"
   cp -r packaging/meson/example "$example/packaging/meson/"
   cp -r examples "$example/"
-  cp packaging/meson/verge.wrap "$example/packaging/meson/example/subprojects/"
-  mkdir "$example/packaging/meson/example/subprojects/verge"
-  cp -r meson.build include src "$example/packaging/meson/example/subprojects/verge/"
+  sed "s|^url = .*|url = file://$work/release|" "$work/recipes/packaging/meson/verge.wrap" \
+    >"$example/packaging/meson/example/subprojects/verge.wrap"
   meson setup "$example/build" "$example/packaging/meson/example" >"$work/wrap.log" ||
     { cat "$work/wrap.log"; return 1; }
-  # Configured: it found the dependency through the wrap. The library was built above.
-  meson introspect "$example/build" --targets | grep -q '"name": "first"' ||
-    fail "the project that uses the wrap has no program"
   grep -q 'Subprojects' "$work/wrap.log" || fail "the wrap was not used"
+  meson compile -C "$example/build"
+  meson test -C "$example/build" || fail "the project that uses the wrap does not run"
 }
 
 cpack_packs() {
+  local prefix=$work/cpack_prefix
   cmake --preset library -B "$work/cpack" >/dev/null
   cmake --build "$work/cpack"
   (cd "$work/cpack" && cpack --config CPackConfig.cmake >/dev/null)
-  tar --list --file "$work/cpack/verge-$version-"*.tar.gz >"$work/cpack.list"
-  grep -q '/include/verge/verge.h$' "$work/cpack.list" || fail "cpack packs no headers"
-  grep -q "/libverge.so.$version\$" "$work/cpack.list" || fail "cpack packs no library"
+  rm -rf "$prefix"
+  mkdir "$prefix"
+  tar --extract --strip-components 1 --directory "$prefix" --file "$work/cpack/verge-$version-"*.tar.gz
+  [[ -e $prefix/lib/libverge.so.$version ]] || fail "cpack packs no library"
+  a_program_uses "$prefix" "$work/cpack_consumer"
 }
 
-vcpkg_port_reads() {
-  cat >"$work/port.cmake" <<'TEXT'
-foreach(name from_git cmake_configure cmake_install cmake_config_fixup fixup_pkgconfig install_copyright)
-  cmake_language(EVAL CODE "function(vcpkg_${name})\n message(\"vcpkg_${name} \${ARGN}\")\nendfunction()")
-endforeach()
-set(PORT verge)
-file(READ ${FOLDER}/vcpkg.json manifest)
-string(JSON VERSION GET "${manifest}" version)
-include(${FOLDER}/portfile.cmake)
-TEXT
-  # What it installs goes to a folder of its own, not to that of a real port.
-  cmake -DFOLDER="$PWD/packaging/vcpkg/ports/verge" -DCURRENT_PACKAGES_DIR="$work/vcpkg" \
-    -P "$work/port.cmake" >"$work/port.log" 2>&1 || { cat "$work/port.log"; return 1; }
-  grep -q "vcpkg_from_git .*v$version" "$work/port.log" || fail "the port fetches another version"
-  local option
-  for option in $(grep -oE 'VERGE_[A-Z_]+' "$work/port.log" | sort -u); do
-    grep -q "option($option " CMakeLists.txt || fail "the port sets $option, which there is not"
-  done
+reuse_is_satisfied() {
+  reuse lint --quiet || { reuse lint; fail "files without a licence, above"; }
 }
 
-conan_recipe_reads() {
-  python3 - "$version" <<'TEXT'
-import ast, sys
-for name in ("conanfile.py", "test_package/conanfile.py"):
-    tree = ast.parse(open(f"packaging/conan/{name}").read())
-    kind = next(n for n in tree.body if isinstance(n, ast.ClassDef))
-    methods = {n.name for n in kind.body if isinstance(n, ast.FunctionDef)}
-    needed = {"conanfile.py": {"package", "package_info", "build", "export_sources"}}.get(name, {"test", "build"})
-    assert needed <= methods, f"{name} lacks {needed - methods}"
-    values = {n.targets[0].id: ast.literal_eval(n.value) for n in kind.body if isinstance(n, ast.Assign)}
-    assert name != "conanfile.py" or values["version"] == sys.argv[1], f"{name} has another version"
-TEXT
-}
-
-workflow_runs_ci() {
-  python3 - <<'TEXT'
-import yaml
-jobs = yaml.safe_load(open(".github/workflows/ci.yml"))["jobs"]
-rows = jobs["test"]["strategy"]["matrix"]["include"]
-assert any(s.get("run") == ".ci/run" for s in jobs["test"]["steps"]), "it does not run .ci/run"
-images = {r["image"].split(":")[0] for r in rows}
-assert images == {"debian", "ubuntu", "fedora", "alpine"}, images
-compilers = {r["compiler"] for r in rows}
-wanted = {f"g++-{n}" for n in (12, 13, 14)} | {f"clang++-{n}" for n in range(14, 20)}
-assert wanted <= compilers, wanted - compilers
-assert {r["arch"] for r in rows} == {"x86-64", "arm64"}
-TEXT
-}
-
-for part in workflow_runs_ci conan_recipe_reads vcpkg_port_reads meson_builds meson_wraps cpack_packs; do
+readonly reading=(workflow_is_what_the_tree_needs conan_recipe_reads vcpkg_port_reads homepages_agree)
+readonly building=(make_a_release vcpkg_port_builds conan_recipe_builds meson_builds meson_wraps cpack_packs
+  reuse_is_satisfied)
+case $mode in
+  read) parts=("${reading[@]}") ;;
+  build) parts=("${reading[@]}" "${building[@]}") ;;
+  *) parts=("$mode") ;;
+esac
+for part in "${parts[@]}"; do
   echo "== ${part//_/ }"
   "$part"
 done
-if command -v reuse >/dev/null; then
-  echo "== reuse"
-  reuse lint --quiet || { reuse lint; fail "files without a licence, above"; }
-fi
 for tool in vcpkg conan; do
-  command -v "$tool" >/dev/null || echo "packaging: $tool is not installed, so its recipe was only read"
+  command -v "$tool" >/dev/null || echo "packaging: $tool is not installed; a stand-in has run its recipe"
 done

@@ -65,6 +65,30 @@ TEST_F(default_runtime_test, begins_with_its_first_use) {
       ExitedWithCode(4), "");
 }
 
+TEST_F(default_runtime_test, is_made_with_the_options_that_were_set_before_its_first_use) {
+  EXPECT_EXIT(
+      {
+        static std::atomic<int> stalls{0};
+        set_default_runtime_options(
+            {.processors = 3, .stall_after = 20ms, .on_stall = [](const stall&) { ++stalls; }});
+        go([] { std::this_thread::sleep_for(200ms); }).join();
+        exit_with(default_runtime().processors() == 3 && eventually([] { return stalls >= 1; }), 5);
+      },
+      ExitedWithCode(5), "");
+  EXPECT_EXIT(
+      {
+        verge::sleep(1ms).wait();
+        bool refused = false;
+        try {
+          set_default_runtime_options({.processors = 1});
+        } catch (const std::logic_error&) {
+          refused = true;
+        }
+        exit_with(refused, 6);
+      },
+      ExitedWithCode(6), "");
+}
+
 TEST_F(default_runtime_test, is_the_same_for_all_threads_that_use_it_first) {
   EXPECT_EXIT(
       {

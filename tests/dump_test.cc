@@ -64,6 +64,68 @@ TEST(dump, lists_the_timers_that_are_due_next) {
   EXPECT_THAT(dump(rt), Not(HasSubstr("7200 s")));
 }
 
+verge::task<> innermost(verge::chan<int> from) { co_await verge::recv(from); }
+verge::task<> outer(verge::chan<int> from) { co_await innermost(from); }
+
+TEST(dump, tells_in_which_function_a_task_waits) {
+  verge::runtime rt({.processors = 1});
+  verge::chan<int> empty;
+  auto task = verge::go(rt, outer, empty);
+  ASSERT_TRUE(verge::test::eventually([&] {
+    return dump(rt).find("innermost") != std::string::npos;
+  })) << dump(rt);
+  EXPECT_THAT(dump(rt),
+              testing::ContainsRegex("task .*outer.*: waits for chan receive.*, in .*innermost"));
+  empty.close();
+  task.join();
+}
+
+TEST(dump, lists_threads_that_wait_and_callbacks_that_do) {
+  verge::runtime rt({.processors = 2});
+  verge::chan<int> empty;
+  verge::chan<int> full;
+  std::thread plain([&] { empty.recv(); });
+  const auto callback = verge::after_func(rt, 1ms, [&] { full.send(1); });
+  const auto threads = [&](const char* what) {
+    std::size_t n = 0;
+    std::istringstream lines(dump(rt));
+    for (std::string line; std::getline(lines, line);) {
+      n += line.starts_with("thread ") && line.find(what) != std::string::npos ? 1 : 0;
+    }
+    return n;
+  };
+  ASSERT_TRUE(verge::test::eventually([&] {
+    return threads(": waits for chan receive") == 1 && threads(": waits for chan send") == 1;
+  })) << dump(rt);
+  EXPECT_EQ(full.recv(), 1);
+  empty.close();
+  plain.join();
+  EXPECT_TRUE(verge::test::eventually([&] { return threads(": waits for ") == 0; })) << dump(rt);
+}
+
+class dump_of_engine : public testing::TestWithParam<verge::engine> {};
+
+TEST_P(dump_of_engine, lists_its_next_timers) {
+  verge::runtime rt({.processors = 2, .engine = GetParam()});
+  std::vector<verge::timer> timers;
+  for (int i = 0; i < 200; ++i)
+    timers.push_back(verge::after_func(rt, 60s, [] {}, {.label = "later"}));
+  const auto first = verge::after_func(rt, 30s, [] {}, {.label = "the first"});
+  const auto stopped = verge::after_func(rt, 20s, [] {}, {.label = "stopped"});
+  verge::timer moved = verge::after_func(rt, 10s, [] {}, {.label = "moved"});
+  const verge::ticker ticks(rt, 40s);
+  const_cast<verge::timer&>(stopped).stop();
+  moved.stop();
+  const std::string text = dump(rt, {.timers = 3});
+  EXPECT_THAT(text, testing::ContainsRegex("timer in (29|30) s: the first"));
+  EXPECT_THAT(text, HasSubstr(": later"));
+  EXPECT_THAT(text, Not(HasSubstr("stopped")));
+  EXPECT_THAT(text, Not(HasSubstr("moved")));
+}
+
+INSTANTIATE_TEST_SUITE_P(every, dump_of_engine, testing::ValuesIn(verge::engines()),
+                         [](const auto& of) { return std::string(verge::name_of(of.param)); });
+
 TEST(dump, works_while_every_processor_is_stuck) {
   verge::runtime rt({.processors = 1});
   std::atomic<bool> stop = false;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <support/patience.h>
+#include <verge/inspect.h>
 #include <verge/runtime.h>
 #include <verge/task.h>
 #include <verge/time.h>
@@ -92,6 +93,18 @@ TEST(runtime_threads, have_names) {
   });
   EXPECT_THAT(mine, StartsWith("verge/w"));  // which of them is not said
   EXPECT_TRUE(eventually([] { return testing::Value(thread_names(), Contains("verge/monitor")); }));
+}
+
+TEST(runtime_threads, of_several_runtimes_can_be_told_apart) {
+  verge::runtime rt({.processors = 1, .name = "shop"});
+  verge::runtime longer({.processors = 1, .name = "a-very-long-name"});
+  const verge::inspector page(rt, {.at = verge::endpoint::loopback(0)});
+  rt.run([] {});
+  longer.run([] {});
+  for (const char* name :
+       {"shop/w0", "shop/monitor", "a-very-/monitor", "verge-i/w0", "verge-i/monitor"}) {
+    EXPECT_TRUE(eventually([&] { return testing::Value(thread_names(), Contains(name)); })) << name;
+  }
 }
 
 TEST(runtime_threads, of_engines_have_names) {

@@ -64,6 +64,16 @@ exposition parse(const std::string& text) {
   return all;
 }
 
+TEST(prometheus, quotes_labels) {
+  verge::runtime_stats figures;
+  figures.labels = {{.label = "a \"b\" \\ c\nd", .place = "x.cc:1 f", .pending = 2, .fired = 3}};
+  std::ostringstream text;
+  verge::write_prometheus(text, figures);
+  const std::string labels = R"({label="a \"b\" \\ c\nd",place="x.cc:1 f"})";
+  EXPECT_THAT(text.str(), testing::HasSubstr("\nverge_label_timers_pending" + labels + " 2\n"));
+  EXPECT_THAT(text.str(), testing::HasSubstr("\nverge_label_timers_fired_total" + labels + " 3\n"));
+}
+
 TEST(prometheus, has_every_figure_once_and_in_its_units) {
   verge::runtime rt({.processors = 2});
   std::atomic<int> fired = 0;
@@ -74,10 +84,48 @@ TEST(prometheus, has_every_figure_once_and_in_its_units) {
   std::ostringstream text;
   verge::write_prometheus(text, rt.stats());
   exposition all = parse(text.str());
+  // Prometheus takes x_total and x for one: neither may be there beside the other.
+  std::set<std::string> families;
+  std::set<std::string> names;
   for (const auto& [name, type] : all.types) {
     EXPECT_EQ(type == "counter", name.ends_with("_total")) << name;
-    EXPECT_TRUE(name.starts_with("verge_")) << name;
+    ASSERT_TRUE(name.starts_with("verge_")) << name;
+    names.insert(name.substr(6));
+    EXPECT_TRUE(families.insert(name.substr(0, name.rfind("_total"))).second) << name;
   }
+  EXPECT_EQ(names, (std::set<std::string>{"info",
+                                          "processors",
+                                          "processors_info",
+                                          "timers_pending",
+                                          "timers_left_in_queue",
+                                          "timers_fired_total",
+                                          "timers_stolen_total",
+                                          "tasks_run_total",
+                                          "tasks_queued",
+                                          "tasks_stolen_total",
+                                          "wakeups_total",
+                                          "processor_busy_seconds_total",
+                                          "timer_lateness_seconds",
+                                          "turn_seconds",
+                                          "ready_wait_seconds",
+                                          "timers_started_total",
+                                          "timers_stopped_total",
+                                          "timers_reset_total",
+                                          "tasks_started_total",
+                                          "tasks_live",
+                                          "tasks_waiting",
+                                          "polls_total",
+                                          "poll_breaks_total",
+                                          "poll_rescues_total",
+                                          "monitor_wakeups_total",
+                                          "spare_processors_total",
+                                          "stalls_total",
+                                          "threads_started_total",
+                                          "label_timers_pending",
+                                          "label_timers_fired_total",
+                                          "timer_memory_bytes",
+                                          "longest_stall_seconds",
+                                          "precise_waits_seconds_total"}));
   const auto of_both = [&](const std::string& name) {
     return all.samples.at(name + "{processor=\"0\"}") + all.samples.at(name + "{processor=\"1\"}");
   };

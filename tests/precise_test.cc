@@ -39,8 +39,7 @@ class precise_engine : public testing::Test, public lone_engine {
   precise_engine() : lone_engine(verge::engine::hybrid) { engine().come_up_early(100 * us); }
 
   timer_node& start_precise(std::int64_t delay, std::int64_t period = 0) {
-    timer_node& t =
-        detail::make_func_timer<detail::periodic_payload_bytes>(timers(), [this] { ++fired_; });
+    timer_node& t = detail::make_func_timer(timers(), [this] { ++fired_; });
     detail::set_precise(t, true);
     timers().start(t, timers().deadline(delay), period);
     return t;

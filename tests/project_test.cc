@@ -94,6 +94,24 @@ TEST(sources, keep_to_a_hundred_columns) {
     }
 }
 
+// Everything that the library has to say goes through one handler (verge/log.h).
+TEST(sources, of_the_library_print_nothing_but_through_the_log) {
+  const std::regex prints(R"(.*(\bstderr\b|\bstdout\b|std::c(err|out|log)\b|STD(ERR|OUT)_FILENO)"
+                          R"(|\bperror\(|\bf?puts\(|\bv?f?printf\(|\bsyslog\().*)");
+  for (const char* folder : {"src", "include"}) {
+    for (const auto& file : sources_in(root / folder)) {
+      if (file == root / "src/base/log.cc") continue;
+      int number = 0;
+      for (std::string line : read_lines(file)) {
+        ++number;
+        line.resize(std::min(line.find("//"), line.size()));
+        EXPECT_FALSE(std::regex_match(line, prints))
+            << file.string() << ':' << number << ": " << line;
+      }
+    }
+  }
+}
+
 // What they declare is exported, and what they include keeps its visibility.
 TEST(public_headers, make_what_they_declare_visible_and_nothing_else) {
   for (const auto& header : public_headers()) {
@@ -213,8 +231,46 @@ TEST(documents, include_only_what_is_there) {
   EXPECT_GT(includes, 25);
 }
 
-// What the site shows is enough for a client with deadline, retries and hedging in a few lines.
+/// What the build compiles, or a test of it runs: its compilation database, and its lists of tests.
+std::string what_is_built() {
+  std::string all;
+  for (const char* list : {"compile_commands.json", "examples/CTestTestfile.cmake",
+                           "bindings/tests/CTestTestfile.cmake"})
+    for (const auto& line : read_lines(fs::path(VERGE_BINARY_DIR) / list)) all += line + '\n';
+  return all;
+}
+
+/// Whether the build omits this example, and has said so, as a package is missing: the adapter
+/// NAME's is with_NAME.cc or NAME_before.cc; go_before.go needs go.
+bool is_omitted(const std::string& example) {
+  static const std::regex adapter(R"(.*/(?:with_)?(\w+?)(?:_before|_simulation)?\.(?:cc|go))");
+  std::smatch match;
+  if (!std::regex_match(example, match, adapter)) return false;
+  const std::string name = match[1];
+  const std::string missing = std::string(" ") + VERGE_NOT_BUILT + " ";
+  return missing.find(" " + name + " ") != std::string::npos;
+}
+
+TEST(documents, show_only_examples_that_this_build_has) {
+  const std::regex mark(R"(<!-- (?:include )?(examples/[^ #]+\.(?:cc|c|go|py))[ #].*)");
+  const std::string built = what_is_built();
+  int shown = 0;
+  for (const fs::path& document : documents()) {
+    for (const std::string& line : read_lines(document)) {
+      std::smatch match;
+      if (!std::regex_match(line, match, mark) || is_omitted(match[1])) continue;
+      ++shown;
+      EXPECT_NE(built.find((root / match[1].str()).string()), std::string::npos)
+          << document << " shows " << match[1] << ", which is not compiled and not run";
+    }
+  }
+  EXPECT_GT(shown, 40);
+}
+
+// What the site shows is enough for a client with deadline, retries and hedging in a few lines: the
+// one of the cookbook, and a whole program that was written with nothing but the site.
 TEST(examples, have_an_rpc_client_in_under_sixty_lines) {
+  EXPECT_LT(read_lines(root / "examples/trial/rpc_client.cc").size(), 60U);
   const lines source = read_lines(root / "examples/cookbook/rpc_client.cc");
   const auto begin = std::find(source.begin(), source.end(), "// [client]");
   const auto end = std::find(source.begin(), source.end(), "// [/client]");
@@ -223,26 +279,13 @@ TEST(examples, have_an_rpc_client_in_under_sixty_lines) {
   EXPECT_LT(end - begin, 60);
 }
 
-// The README says in how many workloads verge is ahead, even (within a quarter) and behind: as many
-// as its table has.
-TEST(readme, counts_what_its_table_shows) {
-  const std::regex row(R"(\|.*\| [\d.,]+ [^|]*\| [\d.,]+ [^|]*\| ([\d.]+)x \|)");
-  const std::regex sentence(
-      R"(Of (\d+) workloads.*ahead in (\d+), even in (\d+), behind in (\d+).*)");
-  std::array<int, 4> counted{};
-  std::array<int, 4> said{};
-  for (const std::string& line : read_lines(root / "README.md")) {
-    std::smatch match;
-    if (std::regex_match(line, match, row)) {
-      const double ratio = std::stod(match[1]);
-      ++counted[0];
-      ++counted[ratio > 1.25 ? 1 : ratio >= 0.8 ? 2 : 3];
-    } else if (std::regex_match(line, match, sentence)) {
-      for (std::size_t i = 0; i < said.size(); ++i) said[i] = std::stoi(match[i + 1]);
-    }
-  }
-  EXPECT_GT(counted[0], 15);
-  EXPECT_EQ(said, counted) << "workloads, ahead, even, behind";
+/// When this version was released, by the changelog; empty if it does not say.
+std::string release_date() {
+  const std::regex heading(std::string("## ") + verge::version() + R"( \((\d{4}-\d\d-\d\d)\))");
+  std::smatch match;
+  for (const auto& line : read_lines(root / "CHANGELOG.md"))
+    if (std::regex_match(line, match, heading)) return match[1];
+  return {};
 }
 
 // Each package manager wants the version in a file of its own.
@@ -254,6 +297,9 @@ TEST(packages, have_the_version_of_the_library) {
       {"packaging/conan/conanfile.py", "    version = \"" + version + "\""},
       {"packaging/meson/verge.wrap", "revision = v" + version},
       {"packaging/vcpkg/ports/verge/vcpkg.json", "  \"version\": \"" + version + "\""},
+      {"bindings/rust/verge-sys/Cargo.toml", "version = \"" + version + "\""},
+      {"clients/typescript/package.json", "  \"version\": \"" + version + "\""},
+      {"tools/verge/verge.1", ".TH VERGE 1 \"" + release_date() + "\" \"verge " + version + "\""},
   };
   for (const auto& [file, line] : says) {
     bool found = false;
@@ -262,13 +308,19 @@ TEST(packages, have_the_version_of_the_library) {
   }
 }
 
-TEST(changelog, names_the_version) {
-  std::ostringstream heading;
-  heading << "## " << verge::version();
+TEST(changelog, names_the_version_and_the_day_of_its_release) {
+  EXPECT_NE(release_date(), "") << "CHANGELOG.md has no heading '## " << verge::version()
+                                << " (YYYY-MM-DD)'";
+}
+
+// The soname has the minor version before 1.0, and the snapshot of the binary interface is its.
+TEST(abi, the_snapshot_is_that_of_this_version) {
+  const std::string soname = "soname='libverge.so." + std::to_string(VERGE_VERSION_MAJOR) + "." +
+                             std::to_string(VERGE_VERSION_MINOR) + "'";
   bool found = false;
-  for (const auto& line : read_lines(root / "CHANGELOG.md"))
-    found = found || line.starts_with(heading.str());
-  EXPECT_TRUE(found) << "CHANGELOG.md has no heading '" << heading.str() << "'";
+  for (const auto& line : read_lines(root / "abi/libverge.abi"))
+    found = found || line.find(soname) != std::string::npos;
+  EXPECT_TRUE(found) << "abi/libverge.abi has no " << soname;
 }
 
 }  // namespace

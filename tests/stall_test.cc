@@ -20,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+#include <sched/thread_probe.h>
+
 #if defined(__SANITIZE_THREAD__)
 // It holds signals back until the thread calls something that it intercepts.
 constexpr bool signals_arrive = false;
@@ -79,6 +81,7 @@ TEST(stall, a_callback_that_spins_is_reported_while_it_lasts_and_once) {
   if (signals_arrive) {
     EXPECT_FALSE(s.is_task);
     EXPECT_THAT(s.what, testing::HasSubstr("a_callback_that_spins_is_reported"));
+    EXPECT_EQ(s.label, "");
     EXPECT_GE(s.backtrace.size(), 3);
     // Also functions that only the file's own table of symbols knows.
     EXPECT_THAT(verge::to_string(s), testing::HasSubstr("spin_until<"));
@@ -106,6 +109,8 @@ TEST(stall, a_task_that_blocks_with_a_lock_held_is_reported_with_its_label) {
   if (signals_arrive) {
     EXPECT_TRUE(s.is_task);
     EXPECT_EQ(s.what, "the one that waits");
+    EXPECT_EQ(s.label, "the one that waits");
+    EXPECT_THAT(s.place, testing::HasSubstr("a_task_that_blocks_with_a_lock_held"));
     EXPECT_FALSE(s.backtrace.empty());
   }
 }
@@ -145,6 +150,7 @@ TEST(stall, what_says_that_it_blocks_is_none) {
 }
 
 TEST(stall, is_counted_without_a_handler_and_no_signal_is_sent) {
+  const std::uint64_t sent = verge::detail::thread_probe::sent();
   verge::runtime rt({.processors = 1, .stall_after = 20ms});
   std::atomic<bool> stop = false;
   auto task = rt.spawn([&] { spin_until([&] { return stop.load(); }); });
@@ -155,6 +161,25 @@ TEST(stall, is_counted_without_a_handler_and_no_signal_is_sent) {
   verge::runtime off({.processors = 1, .stall_after = 0ms});
   off.run([] { std::this_thread::sleep_for(300ms); });
   EXPECT_EQ(off.stats().stalls, 0);
+  EXPECT_EQ(verge::detail::thread_probe::sent(), sent);
+}
+
+TEST(stall, has_the_label_and_the_place_of_a_timer) {
+  if (!signals_arrive) GTEST_SKIP();
+  reports got;
+  verge::runtime rt({.processors = 1, .stall_after = 20ms, .on_stall = got.handler()});
+  std::atomic<bool> stop = false;
+  const auto t = verge::after_func(rt, 1ms, [&] { spin_until([&] { return stop.load(); }); },
+                                   {.label = "the slow one"});
+  ASSERT_TRUE(verge::test::eventually([&] { return got.count() == 1; }));
+  stop = true;
+  const verge::stall s = got.all()[0];
+  EXPECT_EQ(s.what, "the slow one");
+  EXPECT_EQ(s.label, "the slow one");
+#if defined(__cpp_lib_source_location)
+  EXPECT_THAT(s.place, testing::StartsWith("stall_test.cc:"));
+  EXPECT_THAT(verge::to_string(s), testing::StartsWith("callback the slow one (stall_test.cc:"));
+#endif
 }
 
 TEST(stall, two_runtimes_report_at_the_same_time) {

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Lays out the site for mkdocs, from docs/, the examples, what they print, and the headers.
 
-usage: build.py OUT --examples FOLDER
+usage: build.py OUT --examples FOLDER [--check]
 
   <!-- include examples/x.cc -->         the file, or with #name the part between // [name] and // [/name]
   <!-- output x -->                      what FOLDER/x prints when it is run; it must end with 0
   <!-- drawing heap -->                  an animated drawing (drawings.py)
 
 A link out of docs/ leads to a page with that file. The reference is reference.py's. Everything that
-does not fit is an error: a part that is not there, an example that fails, a link into nothing.
+does not fit is an error: a part that is not there, an example that fails, a link into nothing. With
+--check the programs are not run, only looked for: ./dev test does that, without mkdocs.
 """
 
 import argparse
@@ -30,9 +31,10 @@ LANGUAGES = {".cc": "cpp", ".h": "cpp", ".c": "c", ".go": "go", ".py": "python",
 
 
 class Site:
-    def __init__(self, out, examples):
-        self.out, self.examples = out, examples
+    def __init__(self, out, examples, run):
+        self.out, self.examples, self.run = out, examples, run
         self.errors, self.outside, self.done = [], [], set()
+        self.anchors = []  # (the source of a link, the page it leads to, the place on it)
 
     def error(self, page, text):
         self.errors.append(f"{page}: {text}")
@@ -65,6 +67,10 @@ class Site:
         return f'```{language} title="{name}"\n{code}\n```'
 
     def output(self, program):
+        if not self.run:
+            if not (self.examples / program).is_file():
+                raise ValueError("there is no such program")
+            return ""
         ran = subprocess.run([self.examples / program], stdout=subprocess.PIPE, timeout=300,
                              check=True, text=True)
         return f"It prints:\n\n```text\n{ran.stdout.rstrip()}\n```"
@@ -82,6 +88,9 @@ class Site:
             target, anchor = match.group(1), match.group(2) or ""
             if re.match(r"[a-z]+:", target):
                 return match.group(0)
+            if not target:
+                self.anchors.append((source, page, anchor[1:]))
+                return match.group(0)
             path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
             if path.startswith("docs/reference/"):
                 place = path[len("docs/"):]
@@ -92,10 +101,12 @@ class Site:
             else:
                 self.error(source, f"links to {target}, which is not there")
                 return match.group(0)
+            if anchor and place.endswith(".md"):
+                self.anchors.append((source, place, anchor[1:]))
             return f"]({posixpath.relpath(place, posixpath.dirname(page) or '.')}{anchor})"
         fences = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
         return "".join(part if part.startswith("```") else
-                       re.sub(r"\]\(([^)\s#]+)(#[^)\s]*)?\)", link, part) for part in fences)
+                       re.sub(r"\]\(([^)\s#]*)(#[^)\s]*)?\)", link, part) for part in fences)
 
     def outside_page(self, path):
         if (ROOT / path).suffix in (".png", ".svg"):
@@ -122,6 +133,8 @@ class Site:
                     shutil.copy(source, to)
                 continue
             text = self.expand(f"docs/{relative}", source.read_text())
+            if not re.search(r"^## ", text, flags=re.M) and not text.startswith("---"):
+                text = "---\nhide:\n  - toc\n---\n\n" + text  # nothing to list: the code gets its room
             self.write(str(relative), self.links(f"docs/{relative}", str(relative), text))
         # Not in the navigation: so that it is looked at in a browser, wide and narrow, like the rest.
         self.write("readme.md", self.links("README.md", "readme.md", (ROOT / "README.md").read_text()))
@@ -146,27 +159,56 @@ class Site:
                 language = LANGUAGES.get(file.suffix, "text")
                 self.write(page, f"# {path}\n\n````{language}\n{file.read_text()}\n````\n")
 
+    def places(self):
+        """Every place on a page that is linked to is there."""
+        for source, page, anchor in self.anchors:
+            file = self.out / "src" / page
+            if file.exists() and anchor not in headings(file.read_text()):
+                self.error(source, f"links to {page}#{anchor}: no such place")
+
     def navigation(self, pages):
         config = (ROOT / "docs/site/mkdocs.yml").read_text()
+        for page in sorted((ROOT / "docs").rglob("*.md")):
+            name = page.relative_to(ROOT / "docs").as_posix()
+            if not re.search(rf"[:-] {re.escape(name)}$", config, flags=re.M):
+                self.error(f"docs/{name}", "the navigation (docs/site/mkdocs.yml) does not have it")
         entries = "".join(f'      - "{title}": {page}\n' for title, page in pages)
         (self.out / "mkdocs.yml").write_text(
             config + entries + f"docs_dir: {self.out / 'src'}\nsite_dir: {self.out / 'html'}\n")
+
+
+def headings(text):
+    """The places of a page: what mkdocs makes out of its headings."""
+    found = set()
+    text = re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.M | re.S)
+    for heading in re.findall(r"^#+ (.*)$", text, flags=re.M):
+        given = re.search(r"\{ *#([\w-]+)", heading)
+        name = re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", heading)
+        slug = given.group(1) if given else \
+            re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", name).strip().lower())
+        found.add(slug if slug not in found else f"{slug}_1")
+    return found | set(re.findall(r'\bid="([\w-]+)"', text))
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("out", type=pathlib.Path)
     arguments.add_argument("--examples", type=pathlib.Path, required=True)
+    arguments.add_argument("--check", action="store_true")
     given = arguments.parse_args()
     out = given.out.resolve()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
 
-    site = Site(out, given.examples.resolve())
+    if given.check and shutil.which("doxygen") is None:
+        print("site: doxygen is not installed, so nothing was checked")
+        return 77
+    site = Site(out, given.examples.resolve(), not given.check)
     pages, faults = reference.write(ROOT, out)
     site.errors += faults
     site.documents()
     site.files_outside()
+    site.places()
     site.navigation(pages)
     for e in site.errors:
         print(f"site: {e}", file=sys.stderr)

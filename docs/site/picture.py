@@ -2,10 +2,12 @@
 """The picture of the README, from the figures of docs/benchmarks.json: bars that can be read on a phone.
 
 usage: picture.py > docs/picture.svg
+       picture.py --check               docs/picture.svg is that picture
 """
 
 import json
 import pathlib
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = {"verge/hybrid": "verge", "boost_asio": "Boost.Asio", "libuv": "libuv", "libevent": "libevent",
@@ -49,9 +51,14 @@ def main():
                         f'<text class="unit" x="{148 + width:.0f}" y="{y + 22}">{value:,.0f} ns</text>')
             y += 32
         y += 18
-    print(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {y}" width="640" height="{y}" role="img">'
-          f"<title>verge compared with other timer systems: processor time in nanoseconds</title>"
-          f"<style>{STYLE}</style>{''.join(body)}</svg>")
+    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {y}" width="640" height="{y}" role="img">'
+           f"<title>verge compared with other timer systems: processor time in nanoseconds</title>"
+           f"<style>{STYLE}</style>{''.join(body)}</svg>\n")
+    if "--check" not in sys.argv:
+        sys.stdout.write(svg)
+    elif svg != (ROOT / "docs/picture.svg").read_text():
+        sys.exit("docs/picture.svg has other figures than docs/benchmarks.json. Let it be drawn anew:\n"
+                 "  python3 docs/site/picture.py >docs/picture.svg")
 
 
 if __name__ == "__main__":

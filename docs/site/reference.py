@@ -2,10 +2,12 @@
 
 Doxygen reads the headers and says which names there are, where, and how they are declared. The text
 is that of the comments as they stand: `///` before a declaration, `///<` after it. Lines that are
-indented by three blanks are code or drawings.
+indented by three blanks are C++, by five a drawing or an output. Each C++ block must be in
+examples/reference, which is compiled.
 
-Every public name must have a comment; overloads that follow one another may share one. What every
-C++ programmer knows needs none: default construction, copies, moves, swap, operator bool.
+Every public name must have a comment: types, functions, fields, enumerators, aliases. An overload
+that follows another on the next line shares its comment, and stands with it in one block. What every
+C++ programmer knows needs none: copies, moves, destructors, swap, operator bool and ==.
 """
 
 import pathlib
@@ -29,6 +31,8 @@ BUILTIN_STL_SUPPORT = YES
 MACRO_EXPANSION = YES
 QUIET = YES
 WARNINGS = NO
+WARN_IF_DOC_ERROR = NO
+AUTOLINK_SUPPORT = NO
 """
 
 
@@ -74,42 +78,72 @@ class Header:
         return top
 
 
-def markdown(comment):
-    """A comment as Markdown: what is indented becomes a block of code."""
-    out, block, text_follows = [], [], False
-
-    def close():
-        while block and not block[-1].strip():
-            block.pop()
-        if block:
-            drawing = any(re.search(r"^\s*\||-->|\+--|^\s*due ", l) for l in block)
-            depth = min(len(l) - len(l.lstrip()) for l in block if l.strip())
-            if all(l.strip().startswith("|") for l in block if l.strip()):
-                out.extend(["", *[l.strip() for l in block if l.strip()], ""])
-            else:
-                out.extend(["", "```" + ("text" if drawing else "cpp"), *[l[depth:] for l in block], "```", ""])
-            block.clear()
-
+def parts(comment):
+    """A comment as [("text" | "cpp" | "drawing" | "table", lines)]. What is indented by two or three blanks is C++,
+    by four or more a drawing or an output; unless it continues an item of a list."""
+    found, listed = [], False
     for line in comment:
-        indented = re.match(r" {2,}\S", line) and not re.match(r" {0,3}- ", line)
-        if indented and (block or not text_follows or line.startswith("   ") or line.startswith("  ")):
-            inside_list = out and re.match(r"\s*- |    ", out[-1]) and not block
-            if inside_list:
-                out.append("    " + line.strip())
-                continue
-            block.append(line)
-        elif block and not line.strip():
-            block.append("")
+        depth = len(line) - len(line.lstrip())
+        if not line.strip():
+            kind = found[-1][0] if found else "text"
+            listed = False
+        elif re.match(r" {0,3}(-|\d+\.) ", line):
+            kind, listed = "text", True
+        elif line.lstrip().startswith("|"):
+            kind = "table"
+        elif depth < 2 or listed:
+            kind = "text"
+            listed = listed and depth >= 2
+        elif found and found[-1][0] in ("cpp", "drawing"):
+            kind = found[-1][0]
         else:
-            close()
-            if re.match(r" *- ", line):
-                if out and out[-1].strip() and not re.match(r" *- |    ", out[-1]):
-                    out.append("")
-                out.append(line.strip())
+            kind = "cpp" if depth < 4 else "drawing"
+        if not found or found[-1][0] != kind:
+            found.append((kind, []))
+        found[-1][1].append(line)
+    for kind, lines in found:
+        while kind != "text" and not lines[-1].strip():
+            lines.pop()
+    return found
+
+
+def dedented(lines):
+    depth = min(len(l) - len(l.lstrip()) for l in lines if l.strip())
+    return [l[depth:] for l in lines]
+
+
+def table(lines):
+    """Its rows. One whose first cell is empty continues the one before."""
+    rows = []
+    for line in lines:
+        cells = [c.strip() for c in line.strip().strip("|").split("|")]
+        if rows and not cells[0]:
+            rows[-1] = [f"{a} {b}".strip() for a, b in zip(rows[-1], cells)]
+        else:
+            rows.append(cells)
+    return ["| " + " | ".join(r) + " |" for r in rows]
+
+
+def markdown(comment):
+    """A comment as Markdown."""
+    out = []
+    for kind, lines in parts(comment):
+        if kind == "table":
+            out += ["", *table(l for l in lines if l.strip()), ""]
+            continue
+        if kind != "text":
+            out += ["", "```" + ("cpp" if kind == "cpp" else "text"), *dedented(lines), "```", ""]
+            continue
+        for line in lines:
+            item = re.match(r" {0,3}(-|\d+\.) ", line)
+            if item and out and out[-1].strip() and not re.match(r"(-|\d+\.) |    ", out[-1]):
+                out.append("")
+            if not item and re.match(r" {2,}\S", line):
+                out.append("    " + line.strip())
+            elif re.search(r"<\w[\w:/. ]*>", line) and "`" not in line:
+                out.append(line.strip().replace("<", "&lt;"))
             else:
-                out.append(line.replace("<", "&lt;") if re.search(r"<\w[\w:/. ]*>", line) and "`" not in line else line)
-        text_follows = bool(line.strip())
-    close()
+                out.append(line.strip())
     text = "\n".join(out)
     text = re.sub(r"\bdocs/([a-z-]+)\.md", r"[\1](../\1.md)", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip()
@@ -173,6 +207,28 @@ def wrapped(text, width=88):
     return "\n".join(lines)
 
 
+def examples(root, header):
+    """What is wrong with the C++ of a header's comments: each paragraph of it must be, but for blanks and
+    line breaks, in examples/reference/NAME.cc."""
+    comments, faults = [], []
+    for number, line in enumerate(header.lines, 1):
+        match = re.match(r"\s*///(?!<) ?(.*)$", line)
+        if match and comments and comments[-1][1] == number - 1:
+            comments[-1][2].append(match.group(1))
+            comments[-1][1] = number
+        elif match:
+            comments.append([number, number, [match.group(1)]])
+    file = root / "examples/reference" / (pathlib.Path(header.name).stem + ".cc")
+    built = re.sub(r"\s", "", file.read_text()) if file.exists() else ""
+    for first, _, comment in comments:
+        for kind, lines in parts(comment):
+            for paragraph in "\n".join(lines).split("\n\n") if kind == "cpp" else []:
+                if re.sub(r"\s", "", paragraph) not in built:
+                    faults.append(f"include/{header.name}:{first}: this is not in {file.relative_to(root)}, "
+                                  f"which is compiled:\n{paragraph}")
+    return faults
+
+
 class Writer:
     def __init__(self, root, doxygen):
         self.root, self.xml = root, doxygen
@@ -209,10 +265,13 @@ class Writer:
             groups[key].append((line, m))
         for first, key in sorted(order):
             header, name = key
-            blocks, documented = [], False
-            pending = []
+            blocks, pending, documented, before = [], [], False, 0
             for line, m in sorted(groups[key], key=lambda x: x[0]):
                 comment = markdown(self.comment(header, line))
+                if not comment and not (documented and self.follows(header, before, line)) and \
+                        not self.needs_no_comment(scope, name, m):
+                    self.faults.append(f"include/{header}:{line}: {prefix}{name} has no comment")
+                before = line
                 if comment and pending:
                     blocks.append(self.block(*pending))
                     pending = []
@@ -227,9 +286,6 @@ class Writer:
                     pending[0][-1] = f"enum class {name};"
                     pending[1] += self.enumerators(m, header, f"{prefix}{name}")
             blocks.append(self.block(*pending))
-            short = name + plain(groups[key][0][1].find("argsstring"))
-            if not documented and not self.needs_no_comment(scope, name, groups[key][0][1], short):
-                self.faults.append(f"include/{header}:{first}: {prefix}{name} has no comment")
             if not documented and (name.startswith("~") or name == "operator="):
                 continue  # nothing that a reader does not know
             anchor = slug(f"{prefix}{name}")
@@ -238,20 +294,27 @@ class Writer:
             if name not in ("operator==", "operator=") and not name.startswith("~"):
                 self.names.append((f"{prefix}{name}", header, anchor))
 
-    def needs_no_comment(self, scope, name, member, short):
-        if name.startswith("~") or name in (
-                "swap", "operator=", "operator==", "operator bool", "what"):
+    def follows(self, header, first, second):
+        """Whether nothing but the first declaration, and no empty line, is between the two."""
+        return all(l.strip() for l in self.headers[header].lines[first - 1:second - 1])
+
+    @staticmethod
+    def needs_no_comment(scope, name, member):
+        if name.startswith("~") or name in ("swap", "operator=", "operator==", "operator bool"):
             return True
         args = plain(member.find("argsstring"))
-        if scope and name == scope:  # a constructor that tells nothing new
-            return bool(re.match(rf"\((const )?({scope}(<.*>)? ?&{{1,2}} ?\w*)?\)", args)) or args.startswith("()")
-        return bool(scope) and member.get("kind") == "typedef"
+        return bool(scope) and name == scope and \
+            bool(re.match(rf"\((const )?{scope}( ?<.*>)? ?&{{1,2}} ?\w*\)", args))
 
     def enumerators(self, member, header, name):
         rows = []
         for value in member.findall("enumvalue"):
+            each = plain(value.find("name"))
             text = plain(value.find("briefdescription")) or plain(value.find("detaileddescription"))
-            rows.append(f"| `{plain(value.find('name'))}` | {text} |")
+            if not text:
+                _, line = self.where(member)
+                self.faults.append(f"include/{header}:{line}: {name}::{each} has no comment")
+            rows.append(f"| `{each}` | {text} |")
         return "\n\n| | |\n|---|---|\n" + "\n".join(rows)
 
     @staticmethod
@@ -300,7 +363,7 @@ class Writer:
             name = plain(m.find("name"))
             value = plain(m.find("initializer")).strip("{}= ")
             kind = tidy(plain(m.find("type"))).replace("|", "\\|")
-            if not comment and not value and len(fields) > 3:
+            if not comment:
                 self.faults.append(f"include/{header}:{line}: {scope}::{name} has no comment")
             rows.append(f"| `{name}` | `{kind}`{f' = `{value}`' if value else ''} | "
                         f"{comment.replace('|', chr(92) + '|')} |")
@@ -352,6 +415,7 @@ def write(root, out):
     for name, header in w.headers.items():
         stem = pathlib.Path(name).stem
         essay = header.essay()
+        w.faults += examples(root, header)
         if not essay:
             w.faults.append(f"include/{name}: it does not begin with what it is for")
         body = "\n\n".join(text for _, text in sorted(w.parts[name], key=lambda p: p[0]))

@@ -20,9 +20,8 @@ namespace {
 class debounce {
  public:
   debounce(milliseconds quiet, std::function<void()> f)
-      : quiet_(quiet), timer_(verge::after_func(quiet, std::move(f))) {
-    timer_.stop();
-  }
+      : quiet_(quiet),
+        timer_(verge::after_func(verge::time_point::max(), std::move(f))) {}  // never due
   void operator()() { timer_.reset(quiet_); }  // one compare-and-swap, from any thread
 
  private:
@@ -38,30 +37,26 @@ class throttle {
 
   void operator()() {
     const std::lock_guard held(mutex_);
-    const auto now = verge::clock::now();
-    if (now >= next_) {
-      next_ = now + pause_;
-      f_();
-    } else if (!pending_) {  // the last event of a burst is not lost
-      pending_ = true;
-      later_ = verge::after_func(next_, [this] { run_pending(); });
-    }
+    if (std::exchange(pending_, true)) return;
+    timer_.reset_at(next_);  // at once if that has passed; the last event of a burst is not lost
   }
 
  private:
-  void run_pending() {
-    const std::lock_guard held(mutex_);
-    pending_ = false;
-    next_ = verge::clock::now() + pause_;
-    f_();
+  void run() {
+    {
+      const std::lock_guard held(mutex_);
+      pending_ = false;
+      next_ = verge::clock::now() + pause_;
+    }
+    f_();  // without the mutex: it may take its own, or cause the next event
   }
 
-  milliseconds pause_;
-  std::function<void()> f_;
+  const milliseconds pause_;
+  const std::function<void()> f_;
   std::mutex mutex_;
-  verge::time_point next_{};
   bool pending_ = false;
-  verge::timer later_;  // assigned only while no call of it is pending or holds the mutex
+  verge::time_point next_ = verge::clock::now();
+  verge::timer timer_ = verge::after_func(verge::time_point::max(), [this] { run(); });
 };
 // [/throttle]
 
@@ -81,10 +76,30 @@ int main() {
     sim.run_for(10ms);
   }
   sim.run_for(1s);
+
+  // The function of a throttle may use the throttle, and a mutex that its callers hold.
+  std::mutex mutex;
+  std::vector<int> again;
+  throttle* self = nullptr;
+  throttle recursive(50ms, [&] {
+    const std::lock_guard held(mutex);
+    again.push_back(ms());
+    if (again.size() < 3) (*self)();
+  });
+  self = &recursive;
+  {
+    const std::lock_guard held(mutex);
+    recursive();
+  }
+  sim.run_for(1s);
+  const bool calls_itself =
+      again.size() == 3 && again[1] - again[0] == 50 && again[2] - again[1] == 50;
+
   std::printf("saved at");
   for (const int at : saved) std::printf(" %d", at);
   std::printf(" ms; drawn at");
   for (const int at : drawn) std::printf(" %d", at);
   std::printf(" ms\n");
-  return saved == std::vector{340} && drawn == std::vector{0, 100, 200, 300} ? 0 : 1;
+  return calls_itself && saved == std::vector{340} && drawn == std::vector{0, 100, 200, 300} ? 0
+                                                                                             : 1;
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -21,6 +22,7 @@ namespace {
 class failure_detector {
  public:
   using event = std::function<void(const std::string& node, bool up)>;
+  // on_change is called without a lock, once at a time, and in the order of what has happened.
   explicit failure_detector(event on_change) : on_change_(std::move(on_change)) {}
 
   ~failure_detector() {
@@ -38,7 +40,7 @@ class failure_detector {
       it->second.silence = verge::after_func(patience, [this, node] { silent(node); });
     else
       it->second.silence.reset(patience);
-    if (!std::exchange(it->second.up, true)) on_change_(node, true);
+    if (!std::exchange(it->second.up, true)) changed(node, true);
   }
 
  private:
@@ -55,12 +57,33 @@ class failure_detector {
     if (it == nodes_.end()) return;  // the detector is being destroyed
     if (verge::clock::now() < it->second.last + patience) return;  // heard of just now
     it->second.up = false;
-    on_change_(node, false);
+    changed(node, false);
   }
 
-  event on_change_;
+  void changed(const std::string& node, bool up) {  // with the mutex held
+    changes_.emplace_back(node, up);
+    tell_.reset(0s);
+  }
+
+  void tell() {  // by one timer, whose calls do not overlap
+    for (;;) {
+      std::pair<std::string, bool> change;
+      {
+        const std::lock_guard held(mutex_);
+        if (changes_.empty()) return;
+        change = std::move(changes_.front());
+        changes_.pop_front();
+      }
+      on_change_(change.first, change.second);
+    }
+  }
+
+  const event on_change_;
   std::mutex mutex_;
   std::map<std::string, state> nodes_;
+  std::deque<std::pair<std::string, bool>> changes_;
+  verge::timer tell_ =
+      verge::after_func(verge::time_point::max(), [this] { tell(); });  // never due
 };
 // [/detector]
 
@@ -79,6 +102,24 @@ int main() {
   detector.heard_of("b");
   sim.run_for(10s);
   detector.heard_of("b");
+  sim.run_for(1s);
+
+  // What is called may use the detector, and a mutex that its callers hold.
+  std::mutex mutex;
+  int seen = 0;
+  failure_detector* self = nullptr;
+  failure_detector nested([&](const std::string& node, bool up) {
+    const std::lock_guard held(mutex);
+    ++seen;
+    if (node == "c" && up) self->heard_of("d");
+  });
+  self = &nested;
+  {
+    const std::lock_guard held(mutex);
+    nested.heard_of("c");
+  }
+  sim.run_for(1s);
+  if (seen != 2) return 1;
   return log == std::vector<std::string>{"0 s: b up", "1 s: a up", "3 s: b down", "10 s: b up"} ? 0
                                                                                                 : 1;
 }

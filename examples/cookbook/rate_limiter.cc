@@ -54,5 +54,21 @@ int main() {
       std::printf("%d at %d ms\n", i, last);
     }
   });
-  return last == 500 ? 0 : 1;
+
+  // Turns are 100 ms apart. A caller that waits 250 ms at most gets two of three, and learns at its
+  // deadline that there is no third.
+  int turns = 0;
+  int gave_up_after = 0;
+  sim.run([&]() -> verge::task<> {
+    const auto began = verge::clock::now();
+    auto [ctx, cancel] = verge::with_timeout(verge::background(), 250ms);
+    try {
+      for (;; ++turns) co_await limit.wait(ctx);
+    } catch (const verge::context_error& e) {
+      if (e.code() == verge::context_errc::deadline_exceeded)
+        gave_up_after = static_cast<int>((verge::clock::now() - began) / 1ms);
+    }
+  });
+  std::printf("%d more, and the deadline after %d ms\n", turns, gave_up_after);
+  return last == 500 && turns == 2 && gave_up_after == 250 ? 0 : 1;
 }

@@ -25,11 +25,11 @@ namespace verge {
 /// The clock of the calling thread's timers, as a std::chrono clock: the kernel's monotonic clock,
 /// or that of the simulation in which the thread takes part.
 struct clock {
-  using rep = std::int64_t;
-  using period = std::nano;
-  using duration = std::chrono::duration<rep, period>;
-  using time_point = std::chrono::time_point<clock>;
-  static constexpr bool is_steady = true;
+  using rep = std::int64_t;                             ///< a signed 64-bit count
+  using period = std::nano;                             ///< of nanoseconds
+  using duration = std::chrono::duration<rep, period>;  ///< 292 years at most
+  using time_point = std::chrono::time_point<clock>;    ///< a time on this clock
+  static constexpr bool is_steady = true;               ///< it is never set
 
   /// The time, exact. Timers are due by this.
   static time_point now() noexcept;
@@ -49,6 +49,7 @@ struct clock {
   /// VERGE_CLOCK=kernel is in the environment) and in a simulation, it equals now() and takes as
   /// long. Not for signal handlers.
   static time_point fast_now() noexcept;
+  /// How far fast_now() may be ahead of now(): a microsecond.
   static constexpr duration fast_ahead{1000};
 };
 

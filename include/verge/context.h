@@ -23,9 +23,9 @@
 ///   auto [ctx, cancel] = verge::with_timeout(parent, 2s);
 ///   reply r = co_await fetch(ctx, url);                  // pass it to everything you call
 ///
-///   co_await verge::select(verge::recv(replies, ...), verge::recv(ctx.done(), ...));
+///   co_await verge::select(verge::recv(replies, first), verge::recv(ctx.done()));
 ///   co_await verge::under(ctx, verge::recv(replies));    // verge/under.h: throws when ctx is done
-///   if (ctx.err()) return;                               // between two steps of a computation
+///   if (ctx.err()) co_return;                            // between two steps of a computation
 ///
 /// A context is done when it is cancelled, when its deadline passes, or when its parent is done,
 /// whichever comes first. err() then returns the reason: context_errc::cancelled, which equals
@@ -69,10 +69,11 @@ struct context_done {};
 ///   inline const verge::context_key<std::string> user;
 ///
 ///   verge::context with_user = verge::with_value(ctx, user, "ann");
-///   if (const std::string* name = with_user.value(user)) ...
+///   if (const std::string* name = with_user.value(user)) greet(*name);
 template <class T>
 class context_key {
  public:
+  /// A key unlike all others.
   constexpr context_key() noexcept = default;
   context_key(const context_key&) = delete;
   context_key& operator=(const context_key&) = delete;
@@ -174,8 +175,8 @@ class canceller {
 
 /// The result of the functions below: auto [ctx, cancel] = with_cancel(parent);
 struct [[nodiscard("destroying the canceller cancels: keep it, or detach() it")]] cancellable {
-  context ctx;
-  canceller cancel;
+  context ctx;       ///< the new context
+  canceller cancel;  ///< cancels it when called or destroyed
 };
 
 namespace detail {
@@ -262,6 +263,7 @@ template <class T, class U>
 /// an empty handle, stop() and detach() throw std::logic_error.
 class [[nodiscard("destroying the handle stops it: keep it, or detach() it")]] context_callback {
  public:
+  /// An empty handle.
   context_callback() noexcept = default;
   void swap(context_callback & other) noexcept { record_.swap(other.record_); }
 

@@ -17,16 +17,21 @@ namespace verge {
 
 /// The address of a socket: an IPv4 or IPv6 address with a port, or the path of a Unix socket.
 ///
-///   endpoint::parse("127.0.0.1:8080"), endpoint::parse("[::1]:80"),
-///   endpoint::parse("[fe80::1%2]:80") endpoint::loopback(8080), endpoint::loopback_v6(8080)
-///   endpoint::any(8080), endpoint::any_v6(8080)              // to listen on all interfaces
-///   endpoint::path("/run/x"), endpoint::path("@name")        // @: no file, Linux's abstract names
+///   auto server = endpoint::parse("127.0.0.1:8080");      // or "[::1]:80", "[fe80::1%2]:80"
+///   auto local = endpoint::loopback(8080);                // or loopback_v6(8080)
+///   auto all = endpoint::any(8080);                       // or any_v6(8080): every interface
+///   auto file = endpoint::path("/run/x");                 // or "@name", which has no file
 ///
 /// Names are not resolved: getaddrinfo() blocks, so call it inside verge::blocking().
 class endpoint {
  public:
   /// What kind of address it is.
-  enum class family : std::uint8_t { none, ipv4, ipv6, unix_path };
+  enum class family : std::uint8_t {
+    none,       ///< no address
+    ipv4,       ///< an IPv4 address and a port
+    ipv6,       ///< an IPv6 address and a port, perhaps with a scope
+    unix_path,  ///< a path or an abstract name of a Unix socket
+  };
 
   /// No address.
   endpoint() noexcept = default;

@@ -14,7 +14,7 @@ namespace verge {
 /// the task is not joined, the exception is dropped silently.
 class cancelled : public std::exception {
  public:
-  const char* what() const noexcept override;
+  const char* what() const noexcept override;  ///< says what to do: let it end the task
 };
 
 /// Thrown by a send to a closed channel and by a second close.

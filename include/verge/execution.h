@@ -23,9 +23,9 @@
 /// A timed scheduler for senders and receivers, as stdexec implements them.
 ///
 ///   verge::timed_scheduler s;                               // or {rt}, for a runtime of your own
-///   auto work = s.schedule_after(30s) | stdexec::then([] { ... });
-///   auto at = s.schedule_at(s.now() + 1min);
-///   stdexec::sync_wait(std::move(work));
+///   auto at = s.schedule_at(s.now() + 1min);                // a sender, for any algorithm
+///   auto work = stdexec::connect(s.schedule_after(30s), done{});
+///   stdexec::start(work);
 ///
 /// The senders complete on a worker of the runtime, never early: with set_value(), with
 /// set_stopped() if the receiver's stop token asks for that first, or with set_error(exception_ptr)
@@ -147,9 +147,9 @@ class timed_sender {
 /// A scheduler whose operations complete on a runtime, now or at a time.
 class timed_scheduler {
  public:
-  using scheduler_concept = stdexec::scheduler_t;
-  using time_point = clock::time_point;
-  using duration = clock::duration;
+  using scheduler_concept = stdexec::scheduler_t;  ///< it is a scheduler
+  using time_point = clock::time_point;            ///< a time on the clock of all timers
+  using duration = clock::duration;                ///< nanoseconds
 
   /// Of the runtime of the thread that starts the operation, or of the default runtime.
   timed_scheduler() noexcept = default;

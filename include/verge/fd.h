@@ -114,6 +114,7 @@ class stream : public descriptor {
 /// Any descriptor that epoll accepts.
 class fd : public stream {
  public:
+  /// No descriptor.
   fd() noexcept = default;
 
   /// Takes ownership of a descriptor number and makes it non-blocking, which also affects
@@ -136,8 +137,8 @@ class fd : public stream {
 
 /// A pipe: what is written to `to` is read from `from`.
 struct pipe_ends {
-  fd from;
-  fd to;
+  fd from;  ///< the end to read
+  fd to;    ///< the end to write
 };
 /// Makes a pipe.
 result<pipe_ends> make_pipe();

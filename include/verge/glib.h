@@ -9,7 +9,7 @@
 /// the loop.
 ///
 ///   verge::glib_timers timers(g_main_context_default());
-///   auto t = timers.start(30s, [&] { ... });
+///   auto t = timers.start(30s, [&] { close(connection); });
 ///   g_main_loop_run(loop);
 ///
 /// The members are those of loop_timers (<verge/loop.h>), except that the loop calls run(). They

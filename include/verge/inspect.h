@@ -15,10 +15,10 @@
 /// It shows pending timers by when they are due, how late timers were in the last minutes, what the
 /// processors do, what the wheel looks like, stalls, tasks and labels; and it has
 ///
-///   /metrics             the figures for Prometheus (verge/metrics.h)
-///   /stats.json          what the page shows
-///   /trace?seconds=2     a recording (verge/trace.h), for ui.perfetto.dev; 30 s at most
-///   /dump                what each task waits for, and the timers due next (verge/dump.h)
+///     /metrics             the figures for Prometheus (verge/metrics.h)
+///     /stats.json          what the page shows
+///     /trace?seconds=2     a recording (verge/trace.h), for ui.perfetto.dev; 30 s at most
+///     /dump                what each task waits for, and the timers due next (verge/dump.h)
 ///
 /// It runs on a runtime of its own, with one processor, so it answers while the other is stuck, and
 /// adds nothing to what the other has to do. It reads timers without a lock, and no more than some

@@ -52,8 +52,8 @@ namespace detail {
 /// The result of a read or a write. Without an error the operation is complete; with one, `bytes`
 /// is the number transferred before it.
 struct [[nodiscard]] io_result {
-  std::size_t bytes{0};
-  std::error_code error{};
+  std::size_t bytes{0};     ///< how many were transferred
+  std::error_code error{};  ///< why it is not complete; empty if it is
 
   explicit operator bool() const noexcept { return !error; }
   /// Returns the number of bytes. Throws verge::cancelled if the task or the operation's context
@@ -67,8 +67,8 @@ struct [[nodiscard]] io_result {
 /// A value or an error: `auto [conn, error] = co_await listener.accept();`.
 template <class T>
 struct [[nodiscard]] result {
-  T value{};
-  std::error_code error{};
+  T value{};                ///< default-constructed if there is an error
+  std::error_code error{};  ///< why there is no value; empty if there is one
 
   explicit operator bool() const noexcept { return !error; }
   /// The value; default-constructed if there is an error.

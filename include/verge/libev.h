@@ -8,7 +8,7 @@
 /// Timers for libev: start, stop and reset from any thread, called by the loop.
 ///
 ///   verge::ev_timers timers(EV_DEFAULT);
-///   auto t = timers.start(30s, [&] { ... });
+///   auto t = timers.start(30s, [&] { close(connection); });
 ///   ev_run(EV_DEFAULT, 0);
 ///
 /// The members are those of loop_timers (<verge/loop.h>), except that the loop calls run(). As long

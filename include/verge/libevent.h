@@ -11,7 +11,7 @@
 /// Timers for libevent: start, stop and reset from any thread, called by the loop.
 ///
 ///   verge::event_timers timers(base);
-///   auto t = timers.start(30s, [&] { ... });
+///   auto t = timers.start(30s, [&] { close(connection); });
 ///   event_base_dispatch(base);
 ///
 /// The members are those of loop_timers (<verge/loop.h>), except that the loop calls run(). Other

@@ -21,9 +21,9 @@
 ///   auto idle = timers.start(30s, [&] { close(connection); });
 ///   for (;;) {
 ///     const int n = epoll_wait(loop, events, std::size(events), -1);
-///     for (const auto& e : std::span(events, n))
+///     for (const auto& e : std::span(events, static_cast<std::size_t>(n)))
 ///       if (e.data.fd == timers.fd()) timers.run();
-///       else ...                                       // timers.reset(idle, 30s);
+///       else handle(e);                                // which says timers.reset(idle, 30s)
 ///   }
 ///
 /// fd() is readable when a timer is due, and until run() has been called. Timers are started,
@@ -61,10 +61,10 @@ class alarm_fd {
 template <class Callback = std::function<void()>>
 class basic_loop_timers {
  public:
-  using queue = basic_shared_timer_queue<Callback, clock>;
-  using time_point = clock::time_point;
-  using id = typename queue::id;
-  using started = typename queue::started;
+  using queue = basic_shared_timer_queue<Callback, clock>;  ///< where the timers are
+  using time_point = clock::time_point;                     ///< a time on the clock of all timers
+  using id = typename queue::id;                            ///< identifies a timer
+  using started = typename queue::started;                  ///< what start() returns
 
   /// Throws std::system_error if there is no descriptor left.
   basic_loop_timers() : timers_([this](time_point when) { alarm_.set(when); }) {

@@ -77,6 +77,7 @@ class stream_socket : public stream {
 /// A TCP connection. Small writes are sent at once (TCP_NODELAY) by default.
 class tcp_conn : public stream_socket {
  public:
+  /// A connection that is closed.
   tcp_conn() noexcept = default;
 
   /// Connects. There are two ways to limit it: verge::timeout(connect(to), 2s) ends with
@@ -105,6 +106,7 @@ class tcp_conn : public stream_socket {
 /// Accepts TCP connections. Any number of tasks may accept at once.
 class tcp_listener : public descriptor {
  public:
+  /// A listener that is closed.
   tcp_listener() noexcept = default;
 
   /// Listens at an address of this machine; with port 0 the kernel chooses one, see local().
@@ -131,6 +133,7 @@ class tcp_listener : public descriptor {
 /// A connection over a Unix socket.
 class unix_conn : public stream_socket {
  public:
+  /// A connection that is closed.
   unix_conn() noexcept = default;
 
   /// If the listener's queue is full, ends with resource_unavailable_try_again at once.
@@ -151,6 +154,7 @@ class unix_conn : public stream_socket {
 /// Accepts connections at a path. The file is removed by close() or by the destructor.
 class unix_listener : public descriptor {
  public:
+  /// A listener that is closed.
   unix_listener() noexcept = default;
   unix_listener(unix_listener&&) noexcept = default;
   unix_listener& operator=(unix_listener&& other) noexcept;
@@ -205,6 +209,7 @@ class datagram_socket : public descriptor {
 /// A UDP socket.
 class udp_socket : public datagram_socket {
  public:
+  /// A socket that is closed.
   udp_socket() noexcept = default;
 
   /// Binds to an address of this machine; use endpoint::any(0) for a client.
@@ -217,6 +222,7 @@ class udp_socket : public datagram_socket {
 /// Datagrams over Unix sockets. The file of a path is removed by close() or by the destructor.
 class unix_datagram : public datagram_socket {
  public:
+  /// A socket that is closed.
   unix_datagram() noexcept = default;
   unix_datagram(unix_datagram&&) noexcept = default;
   unix_datagram& operator=(unix_datagram&& other) noexcept;

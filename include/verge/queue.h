@@ -22,8 +22,8 @@
 ///   verge::timer_queue timers;
 ///   auto t = timers.start(now() + 30s, [&] { close(connection); });
 ///   for (;;) {
-///     wait_for_events(until timers.next());
-///     handle_events();                           // timers.reset(t, now() + 30s) ...
+///     wait_for_events(timers.next());            // until then, or without end
+///     handle_events();                           // some say timers.reset(t, now() + 30s)
 ///     timers.run(now());
 ///   }
 ///
@@ -75,13 +75,13 @@ class kept_chunks {
 template <class Callback = std::function<void()>, class Clock = std::chrono::steady_clock>
 class basic_timer_queue {
  public:
-  using time_point = typename Clock::time_point;
+  using time_point = typename Clock::time_point;  ///< a time on its clock
 
   /// Identifies a timer from its start until it has fired or been stopped. An id is not reused
   /// before 2^32 other timers have used the same memory.
   struct id {
-    std::uint32_t index = 0;
-    std::uint32_t life = 0;  ///< 0: no timer
+    std::uint32_t index = 0;  ///< which memory of the queue
+    std::uint32_t life = 0;   ///< which timer in it; 0: no timer
     friend bool operator==(const id&, const id&) = default;
   };
 
@@ -92,6 +92,7 @@ class basic_timer_queue {
     bool first = false;
   };
 
+  /// A queue without timers. It allocates nothing.
   basic_timer_queue() = default;
   basic_timer_queue(const basic_timer_queue&) = delete;
   basic_timer_queue& operator=(const basic_timer_queue&) = delete;

@@ -33,8 +33,8 @@
 /// The pauses grow by `factor` from `first` to `longest`, and each is shortened by a random part of
 /// up to `jitter`, so that clients which failed together do not return together:
 ///
-///   jitter 0      |-----|----------|--------------------|          100, 200, 400 ms
-///   jitter 0.5    |---..|------....|-----------.........|          50..100, 100..200, 200..400 ms
+///     jitter 0      |-----|----------|--------------------|        100, 200, 400 ms
+///     jitter 0.5    |---..|------....|-----------.........|        50..100, 100..200, 200..400 ms
 ///
 /// In a verge::simulation the seed decides about the random part.
 namespace verge {

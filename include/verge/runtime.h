@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -71,8 +72,8 @@ engine engine_named(std::string_view name);
 /// ms for the simple wheel, 20 of 1 ms for the timing wheel, as in Kafka. A timer fires at the
 /// first tick that is not before its time. `tick` is 1 us to 1 h, `size` 2 to 2^24.
 struct wheel_options {
-  std::chrono::nanoseconds tick{0};
-  std::size_t size{0};
+  std::chrono::nanoseconds tick{0};  ///< how long a bucket lasts
+  std::size_t size{0};               ///< how many buckets a wheel has
 };
 
 /// How a runtime is made.
@@ -81,12 +82,16 @@ struct runtime_options {
   /// least of the cores online, the affinity mask of the calling thread (taskset), and the quota of
   /// its control groups (cpu.max, rounded up).
   unsigned processors{0};
+  /// Where timers wait and which thread fires them.
   verge::engine engine{verge::engine::hybrid};
   /// The shape of the wheel, for the two wheel engines.
   wheel_options wheel{};
   /// Receives exceptions from callbacks and detached tasks, on the thread where they were thrown.
   /// The default prints the exception and terminates the program.
   std::function<void(std::exception_ptr)> on_exception{};
+  /// What its threads are called in top and gdb: NAME/w0, NAME/monitor. It is cut off after seven
+  /// characters.
+  std::string name{"verge"};
   /// A callback, or a turn of a task, that holds its processor for longer than this is a stall
   /// (verge/stall.h); 0 for none. It is found within some 10 ms.
   std::chrono::nanoseconds stall_after{std::chrono::milliseconds{100}};
@@ -127,6 +132,15 @@ struct processor_stats {
   duration_histogram ready_waits;
 };
 
+/// The timers of one label that were made in one place.
+struct label_stats {
+  std::string label;  ///< timer_options::label; empty if there is none
+  /// Where they were made, "shop.cc:42 shop::remind"; or what they are, "deadline of a descriptor".
+  std::string place;
+  std::uint64_t pending{0};  ///< about so many: of a sample, and with the default engine only
+  std::uint64_t fired{0};    ///< since the runtime was created
+};
+
 /// What limits the default number of processors, as found when the runtime was created.
 struct processor_limits {
   unsigned online{0};    ///< cores of the machine
@@ -135,7 +149,12 @@ struct processor_limits {
 };
 
 /// Which limit decided, or `option` if the number was given.
-enum class processors_from : std::uint8_t { option, online, affinity, cgroup };
+enum class processors_from : std::uint8_t {
+  option,    ///< runtime_options::processors
+  online,    ///< the cores of the machine
+  affinity,  ///< the affinity mask of the creating thread
+  cgroup,    ///< the quota of its control groups
+};
 
 /// The figures of a runtime since it was created.
 struct runtime_stats {
@@ -147,8 +166,8 @@ struct runtime_stats {
   /// reset while it is not pending counts as started: those that are pending are started - stopped
   /// - fired, of one-shot timers.
   std::uint64_t timers_started{0};
-  std::uint64_t timers_stopped{0};
-  std::uint64_t timers_reset{0};
+  std::uint64_t timers_stopped{0};   ///< while they were pending, by stop() or their handle's end
+  std::uint64_t timers_reset{0};     ///< while they were pending
   std::uint64_t tasks_started{0};    ///< with go and spawn
   std::uint64_t tasks_live{0};       ///< those of them that have not ended
   std::uint64_t tasks_waiting{0};    ///< live, and neither ready nor running: about so many
@@ -161,10 +180,13 @@ struct runtime_stats {
   std::chrono::nanoseconds longest_stall{0};  ///< so far, to within some 10 ms
   std::uint64_t threads{0};                   ///< worker threads started; they end with the runtime
   std::size_t timer_bytes{0};                 ///< memory held for timers: nodes and queues
-  /// How long threads have waited awake for precise timers, and by how much such a thread wakes
-  /// earlier than the timer at present.
+  /// How long threads have waited awake for precise timers.
   std::chrono::nanoseconds precise_waits{0};
+  /// By how much such a thread wakes earlier than the timer at present.
   std::chrono::nanoseconds precise_lead{0};
+  /// Timers by label and place: a hundred of them at most, those first that there were first in the
+  /// process, and then one for all others.
+  std::vector<label_stats> labels;
   bool realtime{false};   ///< a thread has got the priority of runtime_options::realtime
   int realtime_error{0};  ///< the errno with which the system refused it; 0 if it did not
 };
@@ -230,6 +252,10 @@ class runtime {
 /// std::logic_error at once, and so does joining a task that had not ended. Destroying the runtime
 /// does nothing.
 runtime& default_runtime();
+
+/// How the default runtime is made, when it is first used: `on_stall`, for instance. Call it in
+/// main(), before the first timer or task. Throws std::logic_error if that is too late.
+void set_default_runtime_options(runtime_options options);
 
 /// Calls f, which is known to block (a disk read, a lock held for long), while another thread runs
 /// the processor's tasks. On a thread that is not a worker it only calls f.

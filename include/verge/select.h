@@ -12,10 +12,10 @@
 /// select: waits for several channel operations and performs the first one that can proceed.
 ///
 ///   co_await verge::select(
-///       verge::recv(messages, [&](std::optional<message> m) { ... }),   // empty: closed
-///       verge::send(results, r, [&] { ... }),
-///       verge::recv(verge::after(1s), [&] { ... }),                     // a time-out
-///       verge::otherwise([&] { ... }));                                 // do not wait
+///       verge::recv(messages, [&](std::optional<message> m) { answer(m); }),   // empty: closed
+///       verge::send(results, r, [&] { ++sent; }),
+///       verge::recv(verge::after(1s), [&] { late = true; }),                   // a time-out
+///       verge::otherwise([&] { idle = true; }));                               // do not wait
 ///
 /// On a plain thread write select(...).wait(). Exactly one case takes place. If several can, one of
 /// them is chosen with equal probability. Then its handler runs, in the selecting coroutine or
@@ -24,7 +24,7 @@
 ///
 ///   std::optional<message> m;
 ///   switch (co_await verge::select(verge::recv(messages, m), verge::recv(stop))) {
-///     case 0: co_await answer(*m); break;
+///     case 0: co_await answer_slowly(*m); break;
 ///     case 1: co_return;
 ///   }
 ///
@@ -78,7 +78,7 @@ detail::otherwise_case<std::decay_t<F>> otherwise(F&& handler = F()) {
 /// Waits until a case is ready, performs it, and returns its index.
 template <class... Cases>
 auto select(Cases&&... cases) {
-  if constexpr ((true & ... & detail::check_case<Cases>())) {
+  if constexpr ((1 & ... & int{detail::check_case<Cases>()}) == 1) {  // not &&: each is checked
     return detail::select_operation<decltype(detail::as_case(std::forward<Cases>(cases)))...>(
         std::in_place, detail::as_case(std::forward<Cases>(cases))...);
   } else {

@@ -15,13 +15,15 @@
 
 /// A timer_queue that one loop runs and any thread uses.
 ///
-///   verge::shared_timer_queue timers([&](auto) { write(event_fd, ...); });    // wakes the loop
-///   for (;;) {                                                                // the loop's thread
-///     wait_for_events(until timers.sleep_until(), or event_fd);
+///   verge::shared_timer_queue timers([&](auto) { eventfd_write(wake, 1); });
+///
+///   for (;;) {                                                    // the loop's thread
+///     wait_for_events(wake, timers.sleep_until());
 ///     timers.run(verge::clock::now());
 ///   }
-///   auto t = timers.start(verge::clock::fast_now() + 30s, f);                 // any thread
-///   timers.stop(t);                                                           // true: not called
+///
+///   auto t = timers.start(verge::clock::fast_now() + 30s, f);     // any thread
+///   timers.stop(t);                                               // true: f will not be called
 ///
 /// A loop that watches descriptors is better served by <verge/loop.h>, which needs no wake-up of
 /// its own.
@@ -51,10 +53,10 @@ namespace verge {
 template <class Callback = std::function<void()>, class Clock = clock>
 class basic_shared_timer_queue {
  public:
-  using queue = basic_timer_queue<Callback, Clock>;
-  using time_point = typename Clock::time_point;
-  using id = typename queue::id;
-  using started = typename queue::started;
+  using queue = basic_timer_queue<Callback, Clock>;  ///< what the lock protects
+  using time_point = typename Clock::time_point;     ///< a time on its clock
+  using id = typename queue::id;                     ///< identifies a timer
+  using started = typename queue::started;           ///< what start() returns
 
   /// `wake` makes the loop call run() no later than the given time. It is called with the queue's
   /// lock held: it must not use the queue, block or throw.

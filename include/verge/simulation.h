@@ -58,7 +58,9 @@ class deadlock : public std::runtime_error {
 
 /// How a simulation is made.
 struct simulation_options {
+  /// Decides the order in which ready tasks run; the same seed gives the same run.
   std::uint64_t seed{1};
+  /// Where timers wait.
   verge::engine engine{verge::engine::hybrid};
   /// The shape of the wheel, for the two wheel engines.
   wheel_options wheel{};

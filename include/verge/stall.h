@@ -27,9 +27,12 @@ namespace verge {
 
 /// One that lasts.
 struct stall {
-  /// The label of the timer or task, or what it calls: the function in which a lambda is written.
-  /// "?" if the thread has not told.
+  /// What it is called: the label, the place, or the type of the callable, the first of these that
+  /// is known. "?" if the thread has not told.
   std::string what;
+  std::string label;  ///< of the timer or task, if it has one
+  /// Where the timer was made, "shop.cc:42 shop::remind"; of a task the function that it runs.
+  std::string place;
   bool is_task{false};                 ///< a turn of a task; else a callback
   clock::time_point since;             ///< when it began, to within some 10 ms
   std::chrono::nanoseconds lasted{0};  ///< so far
@@ -39,9 +42,9 @@ struct stall {
   std::uint64_t unreported{0};
 };
 
-/// A stall in one line: what it is, how long it has lasted, on which thread, and the functions of
-/// its backtrace. A function has a name if it is exported, or if the file that it is in was not
-/// stripped; else it is "program+0x1234", for addr2line.
+/// A stall in one line: what it is and where it comes from, how long it has lasted, on which
+/// thread, and the functions of its backtrace. A function has a name if it is exported, or if the
+/// file that it is in was not stripped; else it is "program+0x1234", for addr2line.
 std::string to_string(const stall& s);
 
 /// Passes it to the log handler (verge/log.h) as a warning: for runtime_options::on_stall.

@@ -37,9 +37,10 @@ namespace verge {
 template <class T = void>
 class [[nodiscard("a task does nothing until it is awaited or spawned")]] task {
  public:
-  using promise_type = detail::promise<T>;
-  using value_type = T;
+  using promise_type = detail::promise<T>;  ///< what makes a function that returns it a coroutine
+  using value_type = T;                     ///< the type of its result
 
+  /// No coroutine.
   task() noexcept = default;
   void swap(task & other) noexcept { coroutine_.swap(other.coroutine_); }
 
@@ -78,6 +79,7 @@ template <class T = void>
 class [[nodiscard("join() the task, or detach() it to let it run on its own")]] join_handle
     : public detail::awaitable<join_handle<T>> {
  public:
+  /// An empty handle.
   join_handle() noexcept = default;
   void swap(join_handle & other) noexcept { task_.swap(other.task_); }
 

@@ -94,23 +94,25 @@ class [[nodiscard("destroying the handle stops the timer: keep it, or detach() i
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] explicit timer(
       std::chrono::duration<Rep, Period> d, timer_options options = {})
       : timer(detail::start_channel_timer(detail::timers_here(), saturate(d).count(),
-                                          detail::slack_of(options))) {}
+                                          detail::slack_of(options), detail::name_of(options))) {}
   template <class Rep, class Period>
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] timer(
       runtime & rt, std::chrono::duration<Rep, Period> d, timer_options options = {})
       : timer(detail::start_channel_timer(detail::timers_of(rt), saturate(d).count(),
-                                          detail::slack_of(options))) {}
+                                          detail::slack_of(options), detail::name_of(options))) {}
   /// The same at a time point of verge::clock or std::chrono::steady_clock.
   template <class Clock, class Duration>
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] explicit timer(
       std::chrono::time_point<Clock, Duration> when, timer_options options = {})
       : timer(detail::start_channel_timer_at(detail::timers_here(), detail::count_of(when),
-                                             detail::slack_of(options))) {}
+                                             detail::slack_of(options), detail::name_of(options))) {
+  }
   template <class Clock, class Duration>
   [[nodiscard("destroying the handle stops the timer: keep it, or detach() it")]] timer(
       runtime & rt, std::chrono::time_point<Clock, Duration> when, timer_options options = {})
       : timer(detail::start_channel_timer_at(detail::timers_of(rt), detail::count_of(when),
-                                             detail::slack_of(options))) {}
+                                             detail::slack_of(options), detail::name_of(options))) {
+  }
 
   void swap(timer & other) noexcept { node_.swap(other.node_); }
 
@@ -161,28 +163,28 @@ template <class Rep, class Period, class F>
 timer after_func(std::chrono::duration<Rep, Period> d, F&& f, timer_options options = {}) {
   return detail::handle_access::make<timer>(
       detail::start_func_timer(detail::timers_here(), saturate(d).count(), std::forward<F>(f),
-                               detail::slack_of(options), options.label));
+                               detail::slack_of(options), detail::name_of(options)));
 }
 template <class Rep, class Period, class F>
 timer after_func(runtime& rt, std::chrono::duration<Rep, Period> d, F&& f,
                  timer_options options = {}) {
   return detail::handle_access::make<timer>(
       detail::start_func_timer(detail::timers_of(rt), saturate(d).count(), std::forward<F>(f),
-                               detail::slack_of(options), options.label));
+                               detail::slack_of(options), detail::name_of(options)));
 }
 /// The same at a time point of verge::clock or std::chrono::steady_clock.
 template <class Clock, class Duration, class F>
 timer after_func(std::chrono::time_point<Clock, Duration> when, F&& f, timer_options options = {}) {
   return detail::handle_access::make<timer>(
       detail::start_func_timer_at(detail::timers_here(), detail::count_of(when), std::forward<F>(f),
-                                  detail::slack_of(options), options.label));
+                                  detail::slack_of(options), detail::name_of(options)));
 }
 template <class Clock, class Duration, class F>
 timer after_func(runtime& rt, std::chrono::time_point<Clock, Duration> when, F&& f,
                  timer_options options = {}) {
   return detail::handle_access::make<timer>(
       detail::start_func_timer_at(detail::timers_of(rt), detail::count_of(when), std::forward<F>(f),
-                                  detail::slack_of(options), options.label));
+                                  detail::slack_of(options), detail::name_of(options)));
 }
 
 /// Mistakes, each a compile-time error that says what to write.
@@ -203,28 +205,34 @@ requires std::is_invocable_v<F> timer after_func(F&& /*f*/,
 /// Returns a channel that receives the time after `d`. Dropping the channel stops the timer.
 template <class Rep, class Period>
 [[nodiscard("dropping the channel stops the timer: receive from it")]] receiver<time_point> after(
-    std::chrono::duration<Rep, Period> d) {
-  return detail::after_channel(detail::timers_here(), saturate(d).count());
+    std::chrono::duration<Rep, Period> d, timer_options options = {}) {
+  return detail::after_channel(detail::timers_here(), saturate(d).count(),
+                               detail::slack_of(options), detail::name_of(options));
 }
 template <class Rep, class Period>
 [[nodiscard("dropping the channel stops the timer: receive from it")]] receiver<time_point> after(
-    runtime& rt, std::chrono::duration<Rep, Period> d) {
-  return detail::after_channel(detail::timers_of(rt), saturate(d).count());
+    runtime& rt, std::chrono::duration<Rep, Period> d, timer_options options = {}) {
+  return detail::after_channel(detail::timers_of(rt), saturate(d).count(),
+                               detail::slack_of(options), detail::name_of(options));
 }
 
 /// What a ticker does when its ticks are not received in time. Here the period is 10, and no
 /// receive happens between 11 and 34; `>` is when a tick is received:
 ///
-///   due     10        20        30        40        50
-///   skip  > 10                      34(20)  40        50      one tick waits, the others are
-///                                                             dropped; the grid stays the same
-///   burst > 10                34(20)34(30)  40        50      every tick arrives; late ones
-///                                                             arrive at once
-///   delay > 10                      34(20)      44        54  the next one is a full period
-///                                                             after the late one is received
+///     due     10        20        30        40        50
+///     skip  > 10                      34(20)  40        50      one tick waits, the others are
+///                                                               dropped; the grid is the same
+///     burst > 10                34(20)34(30)  40        50      every tick arrives; late ones
+///                                                               arrive at once
+///     delay > 10                      34(20)      44        54  the next one is a full period
+///                                                               after the late one is received
 ///
 /// The number in brackets is the time that the tick carries.
-enum class missed_ticks : std::uint8_t { skip, burst, delay };
+enum class missed_ticks : std::uint8_t {
+  skip,   ///< one late tick waits, the others are dropped
+  burst,  ///< no tick is dropped: late ones arrive at once
+  delay,  ///< the next tick is a full period after a late one
+};
 
 namespace detail {
 
@@ -252,13 +260,13 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
       std::chrono::duration<Rep, Period> period, missed_ticks policy = missed_ticks::skip,
       timer_options options = {})
       : ticker(detail::start_ticker(detail::timers_here(), saturate(period).count(),
-                                    detail::ticking(policy, options))) {}
+                                    detail::ticking(policy, options), detail::name_of(options))) {}
   template <class Rep, class Period>
   [[nodiscard("destroying the handle stops the ticker: keep it, or detach() it")]] ticker(
       runtime & rt, std::chrono::duration<Rep, Period> period,
       missed_ticks policy = missed_ticks::skip, timer_options options = {})
       : ticker(detail::start_ticker(detail::timers_of(rt), saturate(period).count(),
-                                    detail::ticking(policy, options))) {}
+                                    detail::ticking(policy, options), detail::name_of(options))) {}
   /// Ticks on an absolute grid: at start + n * period, from the first such time that has not
   /// passed. Tickers with the same start and period tick together, whenever each was made.
   template <class Clock, class Duration, class Rep, class Period>
@@ -266,16 +274,16 @@ class [[nodiscard("destroying the handle stops the ticker: keep it, or detach() 
       std::chrono::time_point<Clock, Duration> start, std::chrono::duration<Rep, Period> period,
       missed_ticks policy = missed_ticks::skip, timer_options options = {})
       : ticker(detail::start_ticker_at(detail::timers_here(), detail::count_of(start),
-                                       saturate(period).count(),
-                                       detail::ticking(policy, options))) {}
+                                       saturate(period).count(), detail::ticking(policy, options),
+                                       detail::name_of(options))) {}
   template <class Clock, class Duration, class Rep, class Period>
   [[nodiscard("destroying the handle stops the ticker: keep it, or detach() it")]] ticker(
       runtime & rt, std::chrono::time_point<Clock, Duration> start,
       std::chrono::duration<Rep, Period> period, missed_ticks policy = missed_ticks::skip,
       timer_options options = {})
       : ticker(detail::start_ticker_at(detail::timers_of(rt), detail::count_of(start),
-                                       saturate(period).count(),
-                                       detail::ticking(policy, options))) {}
+                                       saturate(period).count(), detail::ticking(policy, options),
+                                       detail::name_of(options))) {}
 
   void swap(ticker & other) noexcept { node_.swap(other.node_); }
 
@@ -318,14 +326,14 @@ ticker every(std::chrono::duration<Rep, Period> period, F&& f,
              missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
   return detail::handle_access::make<ticker>(detail::make_function_ticker(
       detail::timers_here(), saturate(period).count(), std::forward<F>(f),
-      detail::ticking(policy, options), options.label));
+      detail::ticking(policy, options), detail::name_of(options)));
 }
 template <class Rep, class Period, class F>
 ticker every(runtime& rt, std::chrono::duration<Rep, Period> period, F&& f,
              missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
   return detail::handle_access::make<ticker>(detail::make_function_ticker(
       detail::timers_of(rt), saturate(period).count(), std::forward<F>(f),
-      detail::ticking(policy, options), options.label));
+      detail::ticking(policy, options), detail::name_of(options)));
 }
 
 /// The same on an absolute grid: f is called at start + n * period, beginning with the first such
@@ -339,7 +347,7 @@ ticker every(std::chrono::time_point<Clock, Duration> start,
              missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
   return detail::handle_access::make<ticker>(detail::make_function_ticker_at(
       detail::timers_here(), detail::count_of(start), saturate(period).count(), std::forward<F>(f),
-      detail::ticking(policy, options), options.label));
+      detail::ticking(policy, options), detail::name_of(options)));
 }
 template <class Clock, class Duration, class Rep, class Period, class F>
 ticker every(runtime& rt, std::chrono::time_point<Clock, Duration> start,
@@ -347,7 +355,7 @@ ticker every(runtime& rt, std::chrono::time_point<Clock, Duration> start,
              missed_ticks policy = missed_ticks::skip, timer_options options = {}) {
   return detail::handle_access::make<ticker>(detail::make_function_ticker_at(
       detail::timers_of(rt), detail::count_of(start), saturate(period).count(), std::forward<F>(f),
-      detail::ticking(policy, options), options.label));
+      detail::ticking(policy, options), detail::name_of(options)));
 }
 
 /// Mistakes, each a compile-time error that says what to write.
@@ -371,13 +379,17 @@ requires std::is_invocable_v<F> ticker every(F&& /*f*/,
 /// period is zero or less, the channel never delivers.
 template <class Rep, class Period>
 [[nodiscard("dropping the channel stops the ticker: receive from it")]] receiver<time_point> tick(
-    std::chrono::duration<Rep, Period> period) {
-  return detail::tick_channel(detail::timers_here(), saturate(period).count());
+    std::chrono::duration<Rep, Period> period, timer_options options = {}) {
+  return detail::tick_channel(detail::timers_here(), saturate(period).count(),
+                              detail::ticking(missed_ticks::skip, options),
+                              detail::name_of(options));
 }
 template <class Rep, class Period>
 [[nodiscard("dropping the channel stops the ticker: receive from it")]] receiver<time_point> tick(
-    runtime& rt, std::chrono::duration<Rep, Period> period) {
-  return detail::tick_channel(detail::timers_of(rt), saturate(period).count());
+    runtime& rt, std::chrono::duration<Rep, Period> period, timer_options options = {}) {
+  return detail::tick_channel(detail::timers_of(rt), saturate(period).count(),
+                              detail::ticking(missed_ticks::skip, options),
+                              detail::name_of(options));
 }
 
 /// Waits: `co_await verge::sleep(d)` in a coroutine, `verge::sleep(d).wait()` on a plain thread. A
@@ -386,14 +398,14 @@ template <class Rep, class Period>
 template <class Rep, class Period>
 detail::sleep_operation sleep(std::chrono::duration<Rep, Period> d,
                               timer_options options = {}) noexcept {
-  return detail::sleep_operation::for_delay(saturate(d).count(), nullptr,
-                                            detail::slack_of(options));
+  return detail::sleep_operation::for_delay(saturate(d).count(), nullptr, detail::slack_of(options),
+                                            detail::name_of(options));
 }
 template <class Rep, class Period>
 detail::sleep_operation sleep(runtime& rt, std::chrono::duration<Rep, Period> d,
                               timer_options options = {}) {
   return detail::sleep_operation::for_delay(saturate(d).count(), &detail::timers_of(rt),
-                                            detail::slack_of(options));
+                                            detail::slack_of(options), detail::name_of(options));
 }
 /// A mistake, and a compile-time error that says what to write.
 template <class Number>
@@ -407,13 +419,14 @@ noexcept {
 template <class Clock, class Duration>
 detail::sleep_operation sleep_until(std::chrono::time_point<Clock, Duration> when,
                                     timer_options options = {}) noexcept {
-  return detail::sleep_operation::until(detail::count_of(when), nullptr, detail::slack_of(options));
+  return detail::sleep_operation::until(detail::count_of(when), nullptr, detail::slack_of(options),
+                                        detail::name_of(options));
 }
 template <class Clock, class Duration>
 detail::sleep_operation sleep_until(runtime& rt, std::chrono::time_point<Clock, Duration> when,
                                     timer_options options = {}) {
   return detail::sleep_operation::until(detail::count_of(when), &detail::timers_of(rt),
-                                        detail::slack_of(options));
+                                        detail::slack_of(options), detail::name_of(options));
 }
 
 }  // namespace verge

@@ -41,7 +41,7 @@ namespace verge {
 /// Thrown by an operation that did not complete in time and has no error in its result.
 class timed_out : public std::exception {
  public:
-  const char* what() const noexcept override;
+  const char* what() const noexcept override;  ///< says that it was not done in time
 };
 
 namespace detail {
@@ -61,7 +61,9 @@ struct time_limit {
 
   class watch {
    public:
-    explicit watch(const time_limit& l) : alarm_(sleep_operation::for_delay(l.length.count())) {}
+    explicit watch(const time_limit& l)
+        : alarm_(
+              sleep_operation::for_delay(l.length.count(), nullptr, 0, {.written = "time-out"})) {}
 
     bool reached() const noexcept { return false; }
     bool start(waiter& w, std::uint32_t ticket) noexcept {

@@ -41,7 +41,7 @@ class context_error : public cancelled {
  public:
   /// With the reasons of a context that is done.
   explicit context_error(const context& ctx) noexcept : code_(ctx.err()), cause_(ctx.cause()) {}
-  const char* what() const noexcept override;
+  const char* what() const noexcept override;  ///< says which of the two reasons it was
   /// The context's err().
   std::error_code code() const noexcept { return code_; }
   /// The context's cause().

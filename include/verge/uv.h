@@ -12,7 +12,7 @@
 /// Timers for libuv: start, stop and reset from any thread, called by the loop.
 ///
 ///   verge::uv_timers timers(uv_default_loop());
-///   auto t = timers.start(30s, [&] { ... });
+///   auto t = timers.start(30s, [&] { close(connection); });
 ///   uv_run(uv_default_loop(), UV_RUN_DEFAULT);
 ///
 /// The members are those of loop_timers (<verge/loop.h>), except that the loop calls run(). One

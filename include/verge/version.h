@@ -5,6 +5,8 @@
 /// The version of these headers, for the preprocessor; VERGE_VERSION is 100 for 0.1.0:
 ///
 ///   #if VERGE_VERSION >= 200                   // 0.2.0 and later
+///   use_what_is_new();
+///   #endif
 #define VERGE_VERSION_MAJOR 0
 #define VERGE_VERSION_MINOR 1
 #define VERGE_VERSION_PATCH 0

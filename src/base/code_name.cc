@@ -2,8 +2,10 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/auxv.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -49,27 +51,52 @@ std::string_view type_in(const char* written) noexcept {
 
 namespace {
 
-std::string find_name(const void* address) {
+/// A file in memory: which one, and where it lies.
+struct loaded_file {
+  std::string name;  ///< empty: the program's own
+  std::uintptr_t base{0};
+};
+
+/// By the dynamic linker's lock.
+bool find_with_lock(const void* address, loaded_file& to) {
   Dl_info info{};
-  if (::dladdr(address, &info) == 0) return hexadecimal(reinterpret_cast<std::uintptr_t>(address));
-  if (info.dli_sname == nullptr) {
-    // The program's own name may be relative to where it was started.
-    Dl_info own{};
-    const bool is_program =
-        ::dladdr(reinterpret_cast<const void*>(::getauxval(AT_ENTRY)), &own) != 0 &&
-        own.dli_fbase == info.dli_fbase;
-    if (const auto found = find_elf_symbol(is_program ? "/proc/self/exe" : info.dli_fname,
-                                           reinterpret_cast<std::uintptr_t>(address),
-                                           reinterpret_cast<std::uintptr_t>(info.dli_fbase))) {
-      return demangled(found->name.c_str()) + '+' + hexadecimal(found->offset);
-    }
+  if (::dladdr(address, &info) == 0) return false;
+  // The program's own name may be relative to where it was started.
+  Dl_info own{};
+  const bool is_program =
+      ::dladdr(reinterpret_cast<const void*>(::getauxval(AT_ENTRY)), &own) != 0 &&
+      own.dli_fbase == info.dli_fbase;
+  to.name = is_program ? "" : info.dli_fname;
+  to.base = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+  return true;
+}
+
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
+#pragma weak _dl_find_object
+
+bool find_file(const void* address, loaded_file& to) {
+  if (&_dl_find_object == nullptr) return find_with_lock(address, to);
+  dl_find_object found{};
+  if (_dl_find_object(const_cast<void*>(address), &found) != 0) return false;
+  to.name = found.dlfo_link_map->l_name;
+  to.base = found.dlfo_link_map->l_addr;
+  return true;
+}
+#else
+bool find_file(const void* address, loaded_file& to) { return find_with_lock(address, to); }
+#endif
+
+std::string find_name(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  loaded_file file;
+  if (!find_file(address, file)) return hexadecimal(at);
+  const char* const path = file.name.empty() ? "/proc/self/exe" : file.name.c_str();
+  if (const auto found = find_elf_symbol(path, at, file.base)) {
+    return demangled(found->name.c_str()) + '+' + hexadecimal(found->offset);
   }
-  const bool named = info.dli_sname != nullptr;
-  std::string name = named ? demangled(info.dli_sname) : std::string(last_part(info.dli_fname));
-  name += '+';
-  name += hexadecimal(reinterpret_cast<std::uintptr_t>(address) -
-                      reinterpret_cast<std::uintptr_t>(named ? info.dli_saddr : info.dli_fbase));
-  return name;
+  const std::string name =
+      file.name.empty() ? program_invocation_short_name : std::string(last_part(file.name));
+  return name + '+' + hexadecimal(at - file.base);
 }
 
 /// Names that were found: to look one up reads a file.
@@ -115,6 +142,39 @@ std::string function_at(const void* address) {
     name.erase(open);
   }
   return name;
+}
+
+std::string short_name(std::string_view function) {
+  // "... [with T = int]"
+  if (const auto with = function.find(" [with "); with != std::string_view::npos) {
+    function = function.substr(0, with);
+  }
+  const auto is_open = [](char c) { return c == '(' || c == '<' || c == '{'; };
+  const auto is_close = [](char c) { return c == ')' || c == '>' || c == '}'; };
+  // From the end: the parameters, with what may follow them, and then the name, up to a blank that
+  // is not in brackets.
+  std::size_t end = function.size();
+  if (const auto close = function.rfind(')');
+      close != std::string_view::npos && function.find('>', close) == std::string_view::npos) {
+    int depth = 0;
+    for (std::size_t i = close + 1; i-- > 0;) {
+      depth += is_close(function[i]) ? 1 : is_open(function[i]) ? -1 : 0;
+      if (depth == 0) {
+        end = i;
+        break;
+      }
+    }
+  }
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = end; i-- > 0;) {
+    depth += is_close(function[i]) ? 1 : is_open(function[i]) ? -1 : 0;
+    if (depth == 0 && function[i] == ' ') {
+      begin = i + 1;
+      break;
+    }
+  }
+  return std::string(function.substr(begin, end - begin));
 }
 
 std::string name_of_work(const char* label, const char* written, const void* code) {

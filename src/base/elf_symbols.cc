@@ -51,23 +51,14 @@ class mapped_file {
   std::size_t size_{0};
 };
 
-}  // namespace
-
-std::optional<elf_symbol> find_elf_symbol(const char* file, std::uint64_t address,
-                                          std::uint64_t base) {
-  const mapped_file elf(file);
-  Elf64_Ehdr header;
-  if (!elf.read(0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64) {
-    return std::nullopt;
-  }
-  // A program that is not position-independent has addresses, everything else offsets.
-  const std::uint64_t wanted = header.e_type == ET_EXEC ? address : address - base;
+/// In the tables of one kind.
+std::optional<elf_symbol> find_in(const mapped_file& elf, const Elf64_Ehdr& header,
+                                  std::uint32_t kind, std::uint64_t wanted) {
   for (unsigned i = 0; i < header.e_shnum; ++i) {
     Elf64_Shdr table;
     Elf64_Shdr strings;
     if (!elf.read(header.e_shoff + std::uint64_t{i} * sizeof table, table)) break;
-    if (table.sh_type != SHT_SYMTAB) continue;
+    if (table.sh_type != kind) continue;
     if (!elf.read(header.e_shoff + std::uint64_t{table.sh_link} * sizeof strings, strings)) break;
     for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= table.sh_size; at += sizeof(Elf64_Sym)) {
       Elf64_Sym symbol;
@@ -81,6 +72,22 @@ std::optional<elf_symbol> find_elf_symbol(const char* file, std::uint64_t addres
     }
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<elf_symbol> find_elf_symbol(const char* file, std::uint64_t address,
+                                          std::uint64_t base) {
+  const mapped_file elf(file);
+  Elf64_Ehdr header;
+  if (!elf.read(0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64) {
+    return std::nullopt;
+  }
+  // A program that is not position-independent has addresses, everything else offsets.
+  const std::uint64_t wanted = header.e_type == ET_EXEC ? address : address - base;
+  auto found = find_in(elf, header, SHT_SYMTAB, wanted);
+  return found ? found : find_in(elf, header, SHT_DYNSYM, wanted);
 }
 
 }  // namespace verge::detail

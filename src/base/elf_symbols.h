@@ -13,9 +13,9 @@ struct elf_symbol {
 };
 
 /// The function that is at an address of a file, by the table of symbols that stays in a file until
-/// it is stripped: it has static functions and those in unnamed namespaces too, which the dynamic
-/// linker does not know. `address` is where it lies in memory, `base` where the file does. Nothing
-/// if the file cannot be read, or has no such function.
+/// it is stripped: it has static functions and those in unnamed namespaces too. In a stripped file,
+/// by the table of those that are exported. `address` is where it lies in memory, `base` where the
+/// file does. Nothing if the file cannot be read, or has no such function.
 std::optional<elf_symbol> find_elf_symbol(const char* file, std::uint64_t address,
                                           std::uint64_t base);
 

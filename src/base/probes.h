@@ -5,9 +5,9 @@
 /// where it is and where its arguments are; nothing is computed for one. tools/bpftrace/ has a
 /// script.
 ///
-///   verge:start   timer                              by after_func
-///   verge:stop    timer                              by stop()
-///   verge:reset   timer, delay in ns                 by reset()
+///   verge:start   timer, when it is due
+///   verge:stop    timer, whether it was pending; also when its handle is destroyed
+///   verge:reset   timer, when it is due, whether it was pending
 ///   verge:fire    timer, when it was due, now, what it does (detail::timer_behaviour)
 ///   verge:sleep   until when, in ns; 0 for as long as nothing happens
 ///   verge:wake    now, in ns
@@ -17,11 +17,13 @@
 #include <sys/sdt.h>
 #define VERGE_PROBE1(name, a) STAP_PROBE1(verge, name, a)
 #define VERGE_PROBE2(name, a, b) STAP_PROBE2(verge, name, a, b)
+#define VERGE_PROBE3(name, a, b, c) STAP_PROBE3(verge, name, a, b, c)
 #define VERGE_PROBE4(name, a, b, c, d) STAP_PROBE4(verge, name, a, b, c, d)
 #else
 // Not computed, but used: no compiler warns of a parameter that only a probe needs.
 #define VERGE_PROBE1(name, a) static_cast<void>(sizeof(a))
 #define VERGE_PROBE2(name, a, b) static_cast<void>(sizeof(a) + sizeof(b))
+#define VERGE_PROBE3(name, a, b, c) static_cast<void>(sizeof(a) + sizeof(b) + sizeof(c))
 #define VERGE_PROBE4(name, a, b, c, d) \
   static_cast<void>(sizeof(a) + sizeof(b) + sizeof(c) + sizeof(d))
 #endif

@@ -28,8 +28,21 @@ std::thread start_thread(std::function<void()> f) {
   }
 }
 
+namespace {
+
+constexpr std::size_t longest_name = 15;
+
+}  // namespace
+
+std::string name_of_thread(std::string_view of, std::string_view role) {
+  const std::size_t room = longest_name - std::min(longest_name, role.size() + 1);
+  std::string name(of.substr(0, room));
+  name += '/';
+  name += role;
+  return name;
+}
+
 std::thread start_runtime_thread(std::string name, std::function<void()> f) {
-  constexpr std::size_t longest_name = 15;
   name.resize(std::min(name.size(), longest_name));
   sigset_t all;
   sigset_t before;

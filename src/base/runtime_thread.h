@@ -4,12 +4,17 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace verge::detail {
 
 /// Starts a thread. Throws std::system_error, which says what to do, if that fails.
 std::thread start_thread(std::function<void()> f);
+
+/// The name of a thread of the runtime `of`: "verge/w0". What a runtime is called is cut off if
+/// both do not fit into the 15 characters that a thread's name may have.
+std::string name_of_thread(std::string_view of, std::string_view role);
 
 /// Starts an internal thread of the runtime. It has that name in debuggers and in top, cut off
 /// after 15 characters. It blocks all signals, which are left to the threads of the program, and

@@ -36,7 +36,7 @@ void context_scope::arm(clockwork& of) {
   count_shares_alone(2);
   ::new (static_cast<void*>(t.payload)) scope_timer::share(scope_timer::share::adopt(*this));
   t.run = &run_callback;
-  t.does.store(&scope_timer::armed, std::memory_order_relaxed);
+  t.does.store(&named_behaviour(scope_timer::armed, nullptr, nullptr), std::memory_order_relaxed);
   timer_ = &t;
   try {
     of.start(t, deadline_, 0);

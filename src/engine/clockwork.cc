@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <base/fence.h>
+#include <node/named_behaviours.h>
 
 namespace verge::detail {
 
@@ -25,13 +26,6 @@ std::int64_t clockwork::deadline_at(std::int64_t when) noexcept {
   return when > cheap_now() ? when : std::max(when, as_time(host_.now()));
 }
 
-/// Not instrumented: that the read may race, and its result is dropped then, is intended.
-[[gnu::no_sanitize("thread")]] const char* clockwork::peek_label(const timer_node& t) noexcept {
-  // Acquire: the caller's second look at the version comes after this.
-  return __atomic_load_n(reinterpret_cast<const char* const*>(t.payload + periodic_payload_bytes),
-                         __ATOMIC_ACQUIRE);
-}
-
 void clockwork::trace_to(trace_ring* ring) noexcept {
   traced_.store(ring, std::memory_order_release);
   auto* const h = dynamic_cast<hybrid*>(engine_.get());
@@ -51,8 +45,7 @@ void clockwork::record(trace_ring& ring, trace_event::kind what, const timer_nod
                    .value = when,
                    .what = what,
                    .id = &t,
-                   .label = does != nullptr && does->labelled ? peek_label(t) : nullptr,
-                   .written = does != nullptr ? does->written : nullptr});
+                   .label = does != nullptr ? name_of(*does) : nullptr});
 }
 
 void clockwork::close() noexcept {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include <base/probes.h>
 #include <base/trace_log.h>
 #include <clock/arithmetic.h>
 #include <clock/fast_clock.h>
@@ -63,7 +64,6 @@ class [[gnu::visibility("hidden")]] clear_up_later
 struct pending_timer {
   std::int64_t due;
   const timer_behaviour* does;
-  const char* label;  ///< null if it was given none
 };
 
 class clockwork final : public node_store {
@@ -129,33 +129,46 @@ class clockwork final : public node_store {
   // The same for callers that hold a lock.
   void start(timer_node& t, std::int64_t when, std::int64_t period,
              const clear_up_after& unlocked) {
+    VERGE_PROBE2(start, &t, when);
     if (hybrid* const h = quick()) return h->hybrid::start(t, when, period);
     unlocked.of_ = this;
     start_slowly(t, when, period);
   }
-  bool stop(timer_node& t, const clear_up_after& unlocked) noexcept {
-    if (hybrid* const h = quick()) return h->hybrid::stop(t);
-    unlocked.of_ = this;
-    return stop_slowly(t);
+  [[gnu::always_inline]] bool stop(timer_node& t, const clear_up_after& unlocked) noexcept {
+    hybrid* const h = quick();
+    if (h == nullptr) unlocked.of_ = this;
+    const bool was_waiting = h != nullptr ? h->hybrid::stop(t) : stop_slowly(t);
+    VERGE_PROBE2(stop, &t, was_waiting);
+    return was_waiting;
   }
-  bool reset(timer_node& t, std::int64_t when, std::int64_t period,
-             const clear_up_after& unlocked) {
-    if (hybrid* const h = quick()) return h->hybrid::reset(t, when, period);
-    unlocked.of_ = this;
-    return reset_slowly(t, when, period);
+  [[gnu::always_inline]] bool reset(timer_node& t, std::int64_t when, std::int64_t period,
+                                    const clear_up_after& unlocked) {
+    hybrid* const h = quick();
+    if (h == nullptr) unlocked.of_ = this;
+    const bool was_waiting =
+        h != nullptr ? h->hybrid::reset(t, when, period) : reset_slowly(t, when, period);
+    VERGE_PROBE3(reset, &t, when, was_waiting);
+    return was_waiting;
   }
   /// If no other thread stops or resets it meanwhile.
-  bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period,
-                   const clear_up_after& unlocked) {
-    if (hybrid* const h = quick()) return h->hybrid::reset_alone(t, when, period);
-    unlocked.of_ = this;
-    return reset_slowly(t, when, period);
+  [[gnu::always_inline]] bool reset_alone(timer_node& t, std::int64_t when, std::int64_t period,
+                                          const clear_up_after& unlocked) {
+    hybrid* const h = quick();
+    if (h == nullptr) unlocked.of_ = this;
+    const bool was_waiting =
+        h != nullptr ? h->hybrid::reset_alone(t, when, period) : reset_slowly(t, when, period);
+    VERGE_PROBE3(reset, &t, when, was_waiting);
+    return was_waiting;
   }
   /// Stops a timer with a function whose handle is destroyed. After this the node may be the
   /// engine's, so the caller clears up before.
   left_with stop_for_good(timer_node& t) noexcept {
     hybrid* const h = quick();
-    return h != nullptr ? h->hybrid::stop_for_good(t) : stop_for_good_slowly(t);
+    bool was_waiting = false;
+    const left_with left = h != nullptr ? h->hybrid::stop_for_good(t, was_waiting)
+                                        : stop_for_good_slowly(t, was_waiting);
+    VERGE_PROBE2(stop, &t, was_waiting);
+    return left;
   }
 
   /// The engine, if it is the default one and the runtime has not ended in any way; else nullptr.
@@ -172,12 +185,25 @@ class clockwork final : public node_store {
       const timer_node& t = timer_in(memory);
       // Armed in this life, if it has not ended by the second look: so what was written before is
       // there, and not overwritten.
-      pending_timer p{.due = engine_->due_of(t), .does = nullptr, .label = nullptr};
+      pending_timer p{.due = engine_->due_of(t), .does = nullptr};
       if (p.due == 0) return;
       p.does = t.does.load(std::memory_order_acquire);
-      if (p.does != nullptr && p.does->labelled) p.label = peek_label(t);
       if (p.does != nullptr && slab_pool::version(memory) == life) f(p);
     });
+  }
+  /// Calls f(const pending_timer&) for all pending timers. With an engine that has to, under the
+  /// lock of the queue that it looks at.
+  template <class F>
+  void for_each_pending(F&& f) {
+    if (engine_->tells_due()) {
+      sample_pending(SIZE_MAX, 0, f);
+      return;
+    }
+    const auto call = [](void* g, const timer_node& t, std::int64_t due) {
+      const pending_timer p{.due = due, .does = t.does.load(std::memory_order_acquire)};
+      if (p.does != nullptr) (*static_cast<std::remove_reference_t<F>*>(g))(p);
+    };
+    engine_->for_each_pending(call, &f);
   }
   /// From now on operations on timers are recorded there, which takes them off the fast path; or,
   /// with nullptr, not any more. The ring outlives the clockwork's use.
@@ -211,10 +237,6 @@ class clockwork final : public node_store {
 
   static constexpr std::int64_t soon = 5'000;
 
-  /// The label in the payload of a node that may be freed and used anew at the same time: the
-  /// caller finds out, and does not use it then.
-  static const char* peek_label(const timer_node& t) noexcept;
-
   ~clockwork() override = default;
   void start_slowly(timer_node& t, std::int64_t when, std::int64_t period);
   bool stop_slowly(timer_node& t) noexcept {
@@ -222,8 +244,7 @@ class clockwork final : public node_store {
     if (was_waiting) note_stop(t);
     return was_waiting;
   }
-  left_with stop_for_good_slowly(timer_node& t) noexcept {
-    bool was_waiting = false;
+  left_with stop_for_good_slowly(timer_node& t, bool& was_waiting) noexcept {
     const left_with left = engine_->stop_for_good(t, was_waiting);
     if (was_waiting) note_stop(t);
     return left;

@@ -6,9 +6,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <base/probes.h>
+#include <base/runtime_thread.h>
 #include <clock/arithmetic.h>
 #include <engine/operation_counts.h>
 #include <node/node_store.h>
@@ -50,12 +52,20 @@ class engine_host {
   virtual unsigned firing_room() noexcept { return 128; }
   /// A timer that was due at `when` fires at `now`: for the figures.
   virtual void timer_fired(std::int64_t when, std::int64_t now) noexcept = 0;
+  /// Which one it is, for the figures by label.
+  virtual void count_name(const timer_node& /*t*/) noexcept {}
   /// The same, for a trace.
   virtual void trace_fired(const timer_node& /*t*/, std::int64_t /*when*/) noexcept {}
+  /// What a thread that the engine starts is called.
+  virtual std::string thread_name(std::string_view role) const {
+    return name_of_thread("verge", role);
+  }
 
   /// By an engine, before a timer fires.
   void fires(const timer_node& t, std::int64_t when, std::int64_t now) noexcept {
     timer_fired(when, now);
+    count_name(t);
+    VERGE_PROBE4(fire, &t, when, now, t.does.load(std::memory_order_relaxed));
     if (traces()) [[unlikely]]
       trace_fired(t, when);
   }
@@ -84,7 +94,6 @@ class engine_host {
   static void fire(const firing& f, std::int64_t now) noexcept {
     timer_node& t = *f.timer;
     const timer_behaviour& does = *t.does.load(std::memory_order_acquire);
-    VERGE_PROBE4(fire, &t, f.when, now, &does);
     if (does.take != nullptr) return does.take(t, now);
     does.fire(t, now);
     node_store::of(t).release(t);
@@ -216,6 +225,11 @@ class timer_engine {
   /// When a timer is due, read without a lock; 0 if it is not armed, or the engine cannot tell. Of
   /// any node of the engine's, also a free one.
   virtual std::int64_t due_of(const timer_node& /*t*/) const noexcept { return 0; }
+  virtual bool tells_due() const noexcept { return false; }
+  /// For an engine that does not: calls f(arg, timer, when) for each timer that is pending, under
+  /// the lock of its queue. For reports: slow.
+  virtual void for_each_pending(void (* /*f*/)(void* arg, const timer_node& t, std::int64_t when),
+                                void* /*arg*/) const {}
   /// What the queue of processor p looks like. False if it is not a wheel.
   virtual bool shape(unsigned /*p*/, wheel_view& /*out*/) const noexcept { return false; }
   /// What start, stop and reset have done, if the engine counts it: counts_totals() says so.

@@ -64,6 +64,7 @@ struct fast_path {
     timer_node* const t = hybrid::construct_node(memory);
     fill(*t);
     t->refs.store(2, std::memory_order_relaxed);  // the handle's, and the one for being armed
+    VERGE_PROBE2(start, t, when);
     if (!timers::start_again(hybrid::as_node(*t), when)) [[unlikely]]
       return {.timer = t, .engine = engine, .when = when};
     engine->count(slot, tally::one_armed);
@@ -97,7 +98,11 @@ struct fast_path {
   // ---- stop
 
   /// True if the timer was armed: it will not fire. The engine's own function, which is inline.
-  static bool stop(hybrid& engine, timer_node& t) noexcept { return engine.stop_keeping(t); }
+  static bool stop(hybrid& engine, timer_node& t) noexcept {
+    const bool was_armed = engine.stop_keeping(t);
+    VERGE_PROBE2(stop, &t, was_armed);
+    return was_armed;
+  }
 
   // ---- reset
 
@@ -111,7 +116,9 @@ struct fast_path {
   }
   /// True if the timer was armed. Throws std::bad_alloc if it needs a new entry.
   static bool reset(hybrid& engine, timer_node& t, std::int64_t when) {
-    return engine.hybrid::reset(t, when, 0);
+    const bool was_armed = engine.hybrid::reset(t, when, 0);
+    VERGE_PROBE3(reset, &t, when, was_armed);
+    return was_armed;
   }
 
   // ---- end
@@ -135,6 +142,7 @@ struct fast_path {
     if (was == timers::ended::unusual) [[unlikely]]
       return ended::nothing;
     if (was == timers::ended::was_armed) {
+      VERGE_PROBE2(stop, &t, 1);
       const std::uint64_t sum = engine->count(slot, -tally::one_armed - tally::one_left);
       if (tally::until_look(sum) == 0) [[unlikely]]
         engine->tidy(slot);

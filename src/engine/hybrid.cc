@@ -7,18 +7,12 @@
 #include <string>
 #include <utility>
 
-#include <base/probes.h>
 #include <base/yield_or_sleep.h>
 #include <node/node_store.h>
 
 namespace verge::detail {
 
 namespace {
-
-// tools/bpftrace/lateness.bt reads them.
-static_assert(offsetof(timer_behaviour, written) == 40 &&
-              offsetof(timer_behaviour, labelled) == 48);
-static_assert(sizeof(timer_node) - payload_bytes + periodic_payload_bytes == 40);
 
 /// How many timers are taken out under one lock at most.
 constexpr std::size_t batch_size = 32;
@@ -87,7 +81,7 @@ bool hybrid::complete_reset(node& t, std::int64_t when, std::int64_t period,
   const bool was_armed = place_for_entry().finish_reset(so_far, t, when, period);
   if (was_armed) {
     // Threads without a slot may miss a count of one another's.
-    tally& mine = tallies_[std::min(thread_slot(), thread_slot_count)];
+    tally& mine = tallies_[thread_slot()];
     mine.reset.store(mine.reset.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     mine.moved.store(mine.moved.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     count_and_look(-tally::one_left);

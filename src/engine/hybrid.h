@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include <base/counting.h>
 #include <base/turn_lock.h>
 #include <engine/dead_nodes.h>
 #include <engine/engine.h>
@@ -104,6 +105,7 @@ class hybrid final : public timer_engine {
     // Acquire: what was written before the timer was armed.
     return hybrid_word::due(static_cast<const node&>(t).word.load(std::memory_order_acquire));
   }
+  bool tells_due() const noexcept override { return true; }
   bool shape(unsigned p, wheel_view& out) const noexcept override;
   bool counts_totals() const noexcept override { return true; }
   timer_totals totals() const noexcept override;
@@ -295,9 +297,9 @@ inline bool hybrid::finish_reset(node& t, std::int64_t when, std::int64_t period
 }
 
 inline void hybrid::count_reset() noexcept {
-  const std::uint32_t slot = thread_slot();
-  // A thread without a slot shares the last place, and may miss a count of another.
-  auto& mine = tallies_[slot < thread_slot_count ? slot : thread_slot_count].reset;
+  if constexpr (!counting) return;
+  // Threads without a slot share the last place, and may miss a count of another.
+  auto& mine = tallies_[thread_slot()].reset;
   mine.store(mine.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 

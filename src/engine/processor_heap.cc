@@ -290,6 +290,19 @@ std::string processor_heap::verify(const timers& ts) {
   return {};
 }
 
+/// By their keys: one that was reset and not yet moved in its heap is where it was.
+void processor_heap::for_each_pending(void (*f)(void*, const timer_node&, std::int64_t),
+                                      void* arg) const {
+  for (const auto& ts : timers_) {
+    if (ts == nullptr) return;
+    std::lock_guard held(ts->lock);
+    for (const auto& [when, t] : ts->heap) {
+      const timer_state s = t->state.load(std::memory_order_acquire);
+      if (is_on_heap(s) && s != timer_state::deleted) f(arg, static_cast<const node&>(*t), when);
+    }
+  }
+}
+
 std::string processor_heap::verify() const {
   for (std::size_t p = 0; p < timers_.size(); ++p) {
     if (timers_[p] == nullptr) continue;

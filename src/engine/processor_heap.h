@@ -40,6 +40,8 @@ class processor_heap final : public timer_engine {
   void bury_dead() noexcept override { dead_.bury(); }
 
   timer_counts counts(unsigned p) const noexcept override;
+  void for_each_pending(void (*f)(void*, const timer_node&, std::int64_t),
+                        void* arg) const override;
   std::size_t bytes() const noexcept override;
   [[nodiscard]] std::string verify() const override;
 

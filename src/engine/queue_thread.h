@@ -63,7 +63,7 @@ class alignas(128) queue_thread {
       throw std::logic_error("verge: this timer thread has been started already; stop it first");
     }
     stopping_.store(false, std::memory_order_relaxed);
-    thread_ = start_runtime_thread("verge/timers", [this] { drive(); });
+    thread_ = start_runtime_thread(host_.thread_name("timers"), [this] { drive(); });
     started_.store(true, std::memory_order_release);
   }
   /// Ends it. Pending timers stay pending. Throws std::logic_error if it does not run.
@@ -142,6 +142,13 @@ class alignas(128) queue_thread {
   [[nodiscard]] std::int64_t next_exactly() const noexcept {
     std::lock_guard held(lock_);
     return queue_.next_exactly();
+  }
+  /// Calls f(arg, timer, when) for each that waits, with the lock held.
+  void for_each(void (*f)(void*, const timer_node&, std::int64_t), void* arg) const {
+    std::lock_guard held(lock_);
+    queue_.for_each([&](const typename Queue::hook& t, std::int64_t when) {
+      f(arg, static_cast<const node&>(t), when);
+    });
   }
   [[nodiscard]] std::size_t size() const noexcept {
     std::lock_guard held(lock_);

@@ -69,6 +69,10 @@ class threaded_engine : public timer_engine {
   timer_counts counts(unsigned p) const noexcept override {
     return {.live = p < Queues ? queues_[p]->size() : 0, .deleted = 0};
   }
+  void for_each_pending(void (*f)(void*, const timer_node&, std::int64_t),
+                        void* arg) const override {
+    for (const auto& q : queues_) q->for_each(f, arg);
+  }
   std::size_t bytes() const noexcept override {
     std::size_t sum = 0;
     for (const auto& q : queues_) sum += q->bytes();

@@ -156,7 +156,7 @@ class inspector::implementation {
       : watched_(rt),
         token_(checked(options).token),
         report_(rt),
-        own_({.processors = 1, .stall_after = 0ns}) {
+        own_({.processors = 1, .name = "verge-i", .stall_after = 0ns}) {
     // A descriptor belongs to the runtime on which it is made.
     own_.run([&] { listener_ = tcp_listener::listen(options.at).or_throw(); });
     at_ = listener_.local().or_throw();

@@ -15,6 +15,7 @@
 #include <clock/fast_clock.h>
 #include <engine/clockwork.h>
 #include <inspect/json_writer.h>
+#include <node/named_behaviours.h>
 #include <verge/detail/wheel_slots.h>
 #include <verge/version.h>
 
@@ -86,11 +87,11 @@ struct pending_view {
   std::array<std::uint64_t, powers> due{};
   std::uint64_t overdue{0};
   std::uint64_t seen{0};
-  std::map<work_key, std::uint64_t> by_name;
+  std::map<const timer_behaviour*, std::uint64_t> by_name;
 
   void add(const pending_timer& t, std::int64_t now) {
     ++seen;
-    ++by_name[{t.label, t.does->written, nullptr}];
+    ++by_name[t.does];
     const std::int64_t left = t.due - now;
     if (left <= 0) {
       ++overdue;
@@ -120,22 +121,34 @@ void write_due(json_writer& to, const pending_view& v, double scale) {
 }
 
 struct work_use {
+  std::string place;
   std::uint64_t pending{0};
+  std::uint64_t fired{0};
   std::uint64_t turns{0};
   std::int64_t time{0};
   bool is_task{false};
 };
 
-/// Names of what is pending and of what ran lately, by the sample of turns.
-void write_names(json_writer& to, const pending_view& v, double scale, const processor_set& all,
-                 std::size_t most) {
-  std::map<work_key, work_use> uses;
-  for (const auto& [key, n] : v.by_name) uses[key].pending = scaled(n, scale);
+/// Names of what is pending, what has fired, and what ran lately, by the sample of turns. Timers of
+/// one label are together here, wherever they were made.
+void write_names(json_writer& to, const pending_view& v, double scale, const runtime_stats& figures,
+                 const processor_set& all, std::size_t most) {
+  std::map<std::string, work_use> uses;
+  for (const auto& [does, n] : v.by_name) {
+    work_use& u = uses[detail::name_of(*does)];
+    u.pending += scaled(n, scale);
+    if (does->place != nullptr) u.place = does->place;
+  }
+  for (const label_stats& l : figures.labels) {
+    work_use& u = uses[l.label.empty() ? l.place : l.label];
+    u.fired += l.fired;
+    u.place = l.place;
+  }
   std::uint64_t turns = 0;
   std::int64_t time = 0;
   all.for_each([&](const processor& p) {
     for (const trace_event& e : p.samples.since(0).events) {
-      work_use& u = uses[{e.label, e.written, e.code}];
+      work_use& u = uses[name_of({e.label, e.written, e.code})];
       ++u.turns;
       u.time += e.value;
       u.is_task = e.what == trace_event::kind::task;
@@ -143,15 +156,17 @@ void write_names(json_writer& to, const pending_view& v, double scale, const pro
       time += e.value;
     }
   });
-  std::vector<std::pair<work_key, work_use>> sorted(uses.begin(), uses.end());
+  std::vector<std::pair<std::string, work_use>> sorted(uses.begin(), uses.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.second.pending, a.second.time) > std::tie(b.second.pending, b.second.time);
+    return std::tie(a.second.pending, a.second.fired, a.second.time) >
+           std::tie(b.second.pending, b.second.fired, b.second.time);
   });
   if (sorted.size() > most) sorted.resize(most);
   to.name("labels").open('[');
-  for (const auto& [key, u] : sorted) {
+  for (const auto& [name, u] : sorted) {
     to.open('{');
-    to.member("name", name_of(key)).member("task", u.is_task).member("pending", u.pending);
+    to.member("name", name).member("place", u.place != name ? u.place : "");
+    to.member("task", u.is_task).member("pending", u.pending).member("fired", u.fired);
     to.member("share_of_turns",
               turns != 0 ? static_cast<double>(u.turns) / static_cast<double>(turns) : 0.0);
     to.member("share_of_time",
@@ -168,26 +183,31 @@ void write_tasks(json_writer& to, const live_scheduler& s, std::size_t sampled, 
     std::uint64_t count{0};
     std::int64_t since{0};
   };
-  std::map<std::pair<work_key, const char*>, group> groups;
+  // What they are, what they wait for, and in which function.
+  using wait_key = std::tuple<work_key, const char*, const void*>;
+  std::map<wait_key, group> groups;
   std::uint64_t seen = 0;
   s.jobs().for_each(sampled, [&](const job& j) {
     const char* const waits = j.waiting_for.load(std::memory_order_relaxed);
     const std::int64_t since = j.waiting_since.load(std::memory_order_relaxed);
-    group& g = groups[{{j.label.load(std::memory_order_relaxed), j.written, j.code}, waits}];
+    const void* const in =
+        waits != nullptr ? j.waiting_in.load(std::memory_order_relaxed) : nullptr;
+    group& g = groups[{{j.label.load(std::memory_order_relaxed), j.written, j.code}, waits, in}];
     ++g.count;
     ++seen;
     if (waits != nullptr && since != 0 && (g.since == 0 || since < g.since)) g.since = since;
   });
-  std::vector<std::pair<std::pair<work_key, const char*>, group>> sorted(groups.begin(),
-                                                                         groups.end());
+  std::vector<std::pair<wait_key, group>> sorted(groups.begin(), groups.end());
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
   if (sorted.size() > most) sorted.resize(most);
   to.member("tasks_seen", seen);
   to.name("tasks").open('[');
   for (const auto& [key, g] : sorted) {
-    to.open('{').member("name", name_of(key.first));
-    to.member("waits_for", key.second != nullptr ? key.second : "");
+    const auto& [what, waits, in] = key;
+    to.open('{').member("name", name_of(what));
+    to.member("waits_for", waits != nullptr ? waits : "");
+    to.member("waits_in", in != nullptr ? function_at(in) : "");
     to.member("count", g.count);
     to.member("oldest", g.since != 0 ? seconds(std::max<std::int64_t>(now - g.since, 0)) : 0.0);
     to.close('}');
@@ -207,7 +227,8 @@ void write_wheel(json_writer& to, timer_engine& engine, unsigned processors, std
     near += view.near;
     for (int level = 0; level < wheel_view::levels; ++level) {
       for (unsigned slot = 0; slot < 64; ++slot) {
-        slots[level][slot] += static_cast<unsigned>(view.used[level] >> slot & 1);
+        slots[static_cast<std::size_t>(level)][slot] +=
+            static_cast<unsigned>(view.used[level] >> slot & 1);
       }
     }
   }
@@ -220,7 +241,7 @@ void write_wheel(json_writer& to, timer_engine& engine, unsigned processors, std
     to.open('{').member("slot", seconds(std::int64_t{1} << shift));
     to.member("hand", static_cast<unsigned>(now >> shift & 63));
     std::string used;
-    for (const unsigned n : slots[level]) {
+    for (const unsigned n : slots[static_cast<std::size_t>(level)]) {
       used += static_cast<char>('0' + std::min(n, 9U));
     }
     to.member("used", used).close('}');
@@ -231,7 +252,8 @@ void write_wheel(json_writer& to, timer_engine& engine, unsigned processors, std
 void write_stalls(json_writer& to, const std::vector<stall>& stalls, std::int64_t now) {
   to.name("stalls").open('[');
   for (auto s = stalls.rbegin(); s != stalls.rend(); ++s) {
-    to.open('{').member("what", s->what).member("task", s->is_task).member("thread", s->thread);
+    to.open('{').member("what", s->what).member("label", s->label).member("place", s->place);
+    to.member("task", s->is_task).member("thread", s->thread);
     to.member("lasted", seconds(s->lasted.count()));
     to.member("ago", seconds(std::max<std::int64_t>(
                          now - s->since.time_since_epoch().count() - s->lasted.count(), 0)));
@@ -298,7 +320,7 @@ std::string inspect_report::write(const history& past, std::uint64_t since) {
   write_processors(to, s, scheduler_, past.last(), now);
   write_due(to, pending, scale);
   write_wheel(to, scheduler_.timers().its_engine(), scheduler_.processors(), now);
-  write_names(to, pending, scale, scheduler_.all_processors(), most_names);
+  write_names(to, pending, scale, s, scheduler_.all_processors(), most_names);
   write_tasks(to, scheduler_, sampled_tasks, most_names, now);
   write_stalls(to, scheduler_.stalls().recent(), now);
   write_history(to, past.since(since));

@@ -20,8 +20,8 @@ namespace verge::detail {
 
 inline constexpr std::uint32_t thread_slot_count = 256;
 
-/// No number: `thread_slot_count` or more.
-inline constexpr std::uint32_t no_thread_slot = UINT32_MAX;
+/// No number: a table with one place more has one for threads without.
+inline constexpr std::uint32_t no_thread_slot = thread_slot_count;
 
 // initial-exec: a plain fs-relative access, from the shared library as well.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local std::uint32_t this_thread_slot;

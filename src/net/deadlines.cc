@@ -104,7 +104,7 @@ std::error_code io_descriptor::arm_for_locked(direction& d, std::int64_t when,
   if (d.timer == nullptr) {
     d.timer = &home_.scheduler->timers().make();
     ::new (static_cast<void*>(d.timer->payload)) deadline_of{this};
-    d.timer->does.store(&behaviour, std::memory_order_relaxed);
+    d.timer->does.store(&named_behaviour(behaviour, nullptr, nullptr), std::memory_order_relaxed);
   }
   clockwork& timers = clockwork::of(*d.timer);
   set_precise(*d.timer, d.precise);

@@ -58,6 +58,12 @@ class heap_queue {
   /// Removes and returns any timer.
   due pop_any() noexcept { return pop_due(INT64_MAX); }
 
+  /// Calls f(timer, when) for each.
+  template <class F>
+  void for_each(F&& f) const {
+    for (const auto& e : heap_) f(*e.node, e.when);
+  }
+
   [[nodiscard]] std::string verify() const {
     return heap_.verify() ? "" : "the heap is out of order, or a timer has a wrong index";
   }

@@ -100,6 +100,15 @@ class simple_wheel {
     return pop();
   }
 
+  /// Calls f(timer, when) for each.
+  template <class F>
+  void for_each(F&& f) const {
+    for (const hook* t = due_.first(); t != nullptr; t = t->next) f(*t, t->when);
+    for (std::size_t i = 0; i < ring_; ++i) {
+      for (const hook* t = buckets_[i].first(); t != nullptr; t = t->next) f(*t, t->when);
+    }
+  }
+
   [[nodiscard]] std::string verify() const {
     std::size_t n = 0;
     if (!due_.verify(n)) return "the list of due timers is broken";

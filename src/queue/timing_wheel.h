@@ -102,6 +102,16 @@ class timing_wheel {
     return pop(due_->empty() ? delays_.first() : *due_);
   }
 
+  /// Calls f(timer, when) for each.
+  template <class F>
+  void for_each(F&& f) const {
+    for (const level& l : levels_) {
+      for (std::size_t at = 0; at < shape_.size; ++at) {
+        chunks_.for_each(l.buckets[at], [&](const due& t) { f(*t.timer, t.when); });
+      }
+    }
+  }
+
   [[nodiscard]] std::string verify() const {
     std::size_t timers = 0;
     std::size_t chunks = 0;

@@ -10,7 +10,9 @@
 
 #include <base/code_name.h>
 #include <clock/fast_clock.h>
+#include <node/named_behaviours.h>
 #include <sched/runtime_core.h>
+#include <sched/waiting_threads.h>
 
 namespace verge {
 
@@ -37,6 +39,7 @@ struct task_line {
   const void* code;
   const char* waiting_for;
   std::int64_t since;
+  const void* waiting_in;
 };
 
 void write_processors(std::ostream& out, const detail::live_scheduler& s, std::int64_t now) {
@@ -48,6 +51,22 @@ void write_processors(std::ostream& out, const detail::live_scheduler& s, std::i
   }
 }
 
+void write_wait(std::ostream& out, const char* waiting_for, std::int64_t since, const void* code,
+                std::int64_t now) {
+  out << "waits for " << waiting_for;
+  if (since != 0) out << ", since " << duration_text(std::max<std::int64_t>(now - since, 0));
+  if (code != nullptr) out << ", in " << detail::function_at(code);
+  out << '\n';
+}
+
+/// Those of the whole process: a thread belongs to no runtime.
+void write_threads(std::ostream& out, std::size_t most, std::int64_t now) {
+  for (const detail::waiting_thread_view& t : detail::waiting_threads(most)) {
+    out << "thread " << t.thread << ": ";
+    write_wait(out, t.waiting_for, t.since, t.code, now);
+  }
+}
+
 void write_tasks(std::ostream& out, const detail::live_scheduler& s, std::size_t most,
                  std::int64_t now) {
   std::vector<task_line> tasks;
@@ -56,7 +75,8 @@ void write_tasks(std::ostream& out, const detail::live_scheduler& s, std::size_t
                      .written = j.written,
                      .code = j.code,
                      .waiting_for = j.waiting_for.load(std::memory_order_relaxed),
-                     .since = j.waiting_since.load(std::memory_order_relaxed)});
+                     .since = j.waiting_since.load(std::memory_order_relaxed),
+                     .waiting_in = j.waiting_in.load(std::memory_order_relaxed)});
   });
   const std::uint64_t live = s.jobs().live();
   out << live << (live == 1 ? " task" : " tasks") << '\n';
@@ -66,11 +86,7 @@ void write_tasks(std::ostream& out, const detail::live_scheduler& s, std::size_t
       out << "runs, or is ready\n";
       continue;
     }
-    out << "waits for " << t.waiting_for;
-    if (t.since != 0) {
-      out << ", since " << duration_text(std::max<std::int64_t>(now - t.since, 0));
-    }
-    out << '\n';
+    write_wait(out, t.waiting_for, t.since, t.waiting_in, now);
   }
   if (live > tasks.size()) out << "and " << live - tasks.size() << " more tasks\n";
 }
@@ -80,7 +96,7 @@ void write_timers(std::ostream& out, detail::clockwork& timers, std::uint64_t pe
   using detail::pending_timer;
   std::vector<pending_timer> next;
   const auto later = [](const pending_timer& a, const pending_timer& b) { return a.due < b.due; };
-  timers.sample_pending(SIZE_MAX, 0, [&](const pending_timer& t) {
+  timers.for_each_pending([&](const pending_timer& t) {
     if (most == 0 || (next.size() == most && next.front().due <= t.due)) return;
     if (next.size() == most) {
       std::pop_heap(next.begin(), next.end(), later);
@@ -94,7 +110,9 @@ void write_timers(std::ostream& out, detail::clockwork& timers, std::uint64_t pe
   for (const pending_timer& t : next) {
     const std::int64_t left = t.due - now;
     out << "timer " << (left >= 0 ? "in " : "late by ") << duration_text(std::abs(left)) << ": "
-        << detail::name_of_work(t.label, t.does->written, nullptr) << '\n';
+        << detail::name_of(*t.does);
+    if (t.does->label != nullptr && t.does->place != nullptr) out << " (" << t.does->place << ')';
+    out << '\n';
   }
 }
 
@@ -107,6 +125,7 @@ void write_dump(std::ostream& out, runtime& rt, dump_options options) {
   const std::int64_t now = detail::fast_clock::now();
   write_processors(out, s, now);
   write_tasks(out, s, options.tasks, now);
+  write_threads(out, options.tasks, now);
   write_timers(out, s.timers(), figures.total.timers_live, options.timers, now);
 }
 

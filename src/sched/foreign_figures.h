@@ -17,13 +17,16 @@ class foreign_figures {
     fired_.add();
     lateness_.record(late);
   }
+  void name_fired(const timer_behaviour* does) noexcept { names_.add_shared(does, 1); }
   std::uint64_t timers_fired() const noexcept { return fired_.read(); }
+  const name_counts& names() const noexcept { return names_; }
   lateness_histogram lateness() const noexcept { return lateness_.read(); }
 
  private:
   std::mutex lock_;
   counter fired_;
   lateness_histogram::recorder lateness_;
+  name_counts names_;
 };
 
 }  // namespace verge::detail

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include <base/probes.h>
 #include <base/this_thread.h>
 #include <base/xorshift.h>
 #include <clock/fast_clock.h>
@@ -28,7 +29,7 @@ void live_scheduler::start(clockwork& timers) {
   set_processors(processors());
   learn_from_sleep(0);
   timers.on_growth([](void* m) noexcept { static_cast<monitor*>(m)->wake(); }, &monitor_);
-  monitor_.start(*this);
+  monitor_.start(*this, thread_name("monitor"));
 }
 
 bool live_scheduler::runs_here() const noexcept {
@@ -55,11 +56,22 @@ unsigned live_scheduler::home_processor() noexcept {
 }
 
 void live_scheduler::timer_fired(std::int64_t when, std::int64_t now) noexcept {
+  if constexpr (!counting) return;
   if (worker* w = worker_with_processor()) {
     w->held->timers_fired.add();
     w->held->lateness.record(now - when);
   } else {
     foreign_.timer_fired(now - when);
+  }
+}
+
+void live_scheduler::count_name(const timer_node& t) noexcept {
+  if constexpr (!counting) return;
+  const timer_behaviour* const does = t.does.load(std::memory_order_relaxed);
+  if (worker* w = worker_with_processor()) {
+    w->held->fired_by_name.add(does, 1);
+  } else {
+    foreign_.name_fired(does);
   }
 }
 
@@ -72,12 +84,26 @@ void live_scheduler::fire_all(std::span<const firing> due, std::int64_t now) noe
   ready_list found;
   {
     const onto_list collect(this, found);
+    // Timers that are due together are often of one name: they are counted together.
+    const timer_behaviour* last = nullptr;
+    std::uint64_t of_last = 0;
     for (const firing& f : due) {
-      p.lateness.record(now - f.when);
+      const timer_behaviour* const does = f.timer->does.load(std::memory_order_relaxed);
+      if constexpr (counting) {
+        if (does != last) {
+          if (of_last != 0) p.fired_by_name.add(last, of_last);
+          last = does;
+          of_last = 0;
+        }
+        ++of_last;
+        p.lateness.record(now - f.when);
+      }
+      VERGE_PROBE4(fire, f.timer, f.when, now, does);
       if (traces()) [[unlikely]]
         trace_fired(*f.timer, f.when);
       fire(f, now);
     }
+    if constexpr (counting) p.fired_by_name.add(last, of_last);
   }
   p.timers_fired.add(due.size());
   push_local(p, found);

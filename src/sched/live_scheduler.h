@@ -7,6 +7,8 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -79,6 +81,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   void watch_stalls(std::int64_t after, stall_watch::handler report) {
     stalls_.set(after, std::move(report));
   }
+  /// Before start(): what its threads are called.
+  void set_name(std::string name) { name_ = std::move(name); }
   /// The timers must exist before anything is made ready. Starts the monitor.
   void start(clockwork& timers);
 
@@ -133,6 +137,10 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   bool sleeps_past(std::int64_t when) const noexcept override { return poll_.until() > when; }
   unsigned firing_room() noexcept override;
   void timer_fired(std::int64_t when, std::int64_t now) noexcept override;
+  void count_name(const timer_node& t) noexcept override;
+  std::string thread_name(std::string_view role) const override {
+    return name_of_thread(name_, role);
+  }
   void fire_all(std::span<const firing> due, std::int64_t now) noexcept override;
 
   void trace_fired(const timer_node& t, std::int64_t when) noexcept override;
@@ -351,6 +359,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   std::atomic<bool> traced_{false};
   std::unique_ptr<trace_ring> operations_;
 
+  std::string name_{"verge"};  ///< written before start()
   counter poll_rescues_;
   std::atomic<std::uint64_t> workers_started_{0};
   foreign_figures foreign_;

@@ -1,6 +1,7 @@
 #include <sched/monitor.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <base/fence.h>
 #include <base/runtime_thread.h>
@@ -18,9 +19,9 @@ constexpr std::int64_t idle_before_deep_sleep = 100'000'000;
 
 }  // namespace
 
-void monitor::start(watched& what) {
+void monitor::start(watched& what, std::string name) {
   if (off_.load(std::memory_order_relaxed)) return;
-  thread_ = start_runtime_thread("verge/monitor", [this, &what] { run(what); });
+  thread_ = start_runtime_thread(std::move(name), [this, &what] { run(what); });
 }
 
 /// Until the note is left. Threads that are not workers may free timers meanwhile, and wake no one.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -62,7 +63,7 @@ class monitor {
   static constexpr std::int64_t short_nap = 2'000'000;
 
   /// Throws std::system_error if there is no thread.
-  void start(watched& what);
+  void start(watched& what, std::string name);
   /// Ends the current sleep, or the next one.
   void wake() noexcept { note_.leave_surely(); }
   /// Something may need it within a few milliseconds. A full fence must come before this.

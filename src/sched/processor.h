@@ -8,9 +8,11 @@
 #include <memory>
 #include <thread>
 
+#include <base/counting.h>
 #include <base/futex.h>
 #include <base/trace_log.h>
 #include <base/xorshift.h>
+#include <sched/name_counts.h>
 #include <sched/realtime.h>
 #include <sched/run_queue.h>
 #include <verge/detail/lateness.h>
@@ -98,6 +100,7 @@ struct alignas(128) processor {
   counter tasks_stolen;
   counter wakeups;
   counter waited_awake;  ///< for precise timers, in nanoseconds
+  name_counts fired_by_name;
   lateness_histogram::recorder lateness;
   duration_histogram::recorder turns;
   duration_histogram::recorder ready_waits;
@@ -166,6 +169,7 @@ struct worker {
 
  private:
   void count_turn(std::uint32_t parity) noexcept {
+    if constexpr (!counting) return;
     const std::uint32_t now = turn.load(std::memory_order_relaxed);
     if (now % 2 != parity) turn.store(now + 1, std::memory_order_relaxed);
   }

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <verge/metrics.h>
 #include <verge/version.h>
@@ -52,7 +53,7 @@ struct processor_figure {
 };
 constexpr processor_figure processor_figures[] = {
     {"timers_pending", "gauge", &processor_stats::timers_live, "Timers that are pending."},
-    {"timers_stopped", "gauge", &processor_stats::timers_deleted,
+    {"timers_left_in_queue", "gauge", &processor_stats::timers_deleted,
      "Timers that were stopped and are still in the queue."},
     {"timers_fired_total", "counter", &processor_stats::timers_fired,
      "Timers fired by the processor, also for others."},
@@ -98,6 +99,35 @@ constexpr runtime_figure runtime_figures[] = {
     {"threads_started_total", "counter", &runtime_stats::threads,
      "Worker threads that were started."},
 };
+
+/// The text of a label of Prometheus', in quotes.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out += '"';
+}
+
+void write_labels(exposition& to, const std::vector<label_stats>& labels) {
+  const auto all = [&](const char* name, const char* type, std::uint64_t label_stats::*value,
+                       const char* help) {
+    to.head(name, type, help);
+    for (const label_stats& l : labels) {
+      to.sample(name, "label=" + quoted(l.label) + ",place=" + quoted(l.place),
+                std::to_string(l.*value));
+    }
+  };
+  all("label_timers_pending", "gauge", &label_stats::pending,
+      "Timers that are pending, by label and by the place where they were made: about so many.");
+  all("label_timers_fired_total", "counter", &label_stats::fired,
+      "Timers that have fired, by label and place.");
+}
 
 /// By powers of two from 1 us to 17 s: four buckets of the histogram each.
 void write_histogram(exposition& to, const std::string& name, const duration_histogram& late,
@@ -172,6 +202,7 @@ void write_prometheus(std::ostream& out, const runtime_stats& figures) {
   for (const runtime_figure& f : runtime_figures) {
     to.one(f.name, f.type, std::to_string(figures.*f.value), f.help);
   }
+  write_labels(to, figures.labels);
   to.one("timer_memory_bytes", "gauge", std::to_string(figures.timer_bytes),
          "Memory held for timers: nodes and queues.");
   to.one("longest_stall_seconds", "gauge", number(seconds(figures.longest_stall.count())),

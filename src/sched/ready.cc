@@ -71,7 +71,7 @@ void live_scheduler::push_local(processor& p, runnable& r) noexcept {
     half.push_back(r);
     return push_global(std::move(half));
   }
-  if (place % places_per_watch == 0 && p.watched_since == 0) {
+  if (counting && place % places_per_watch == 0 && p.watched_since == 0) {
     p.watched_place = place;
     p.watched_since = cheap_now();
   }
@@ -82,7 +82,7 @@ void live_scheduler::push_local(processor& p, ready_list& list) noexcept {
   const std::uint32_t begin = p.queue.next_place();
   const std::uint32_t place = (begin + places_per_watch - 1) / places_per_watch * places_per_watch;
   p.queue.push_all(list);
-  if (place - begin < p.queue.next_place() - begin && p.watched_since == 0) {
+  if (counting && place - begin < p.queue.next_place() - begin && p.watched_since == 0) {
     p.watched_place = place;
     p.watched_since = cheap_now();
   }

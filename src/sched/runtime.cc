@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -19,6 +20,7 @@
 #include <sched/cpu_limits.h>
 #include <sched/living_schedulers.h>
 #include <sched/runtime_core.h>
+#include <sched/waiting_threads.h>
 
 namespace verge {
 
@@ -54,6 +56,14 @@ struct registry {
   runtime* halted{nullptr};
   /// Runtimes that were ended by a task of their own, until its worker has left them.
   std::shared_ptr<runtime_core> unreturned;
+
+  /// How the default one is made. Guarded by the lock.
+  std::optional<runtime_options> options;
+
+  runtime_options chosen() {
+    std::lock_guard held(lock);
+    return options ? *options : runtime_options{};
+  }
 
   void clear_up() noexcept {
     std::shared_ptr<runtime_core> left = take_returned();
@@ -119,6 +129,7 @@ struct registry {
     all.exiting = false;
     leave_in_child();
     thread_probe::lost_in_fork();
+    forget_waiting_threads_in_child();
     after_fork();
   }
 };
@@ -151,6 +162,7 @@ runtime_core::runtime_core(runtime_options& options)
       timers(new clockwork(make_engine(options.engine, scheduler, options.wheel), scheduler,
                            scheduler)) {
   if (options.coalesce) timers->coalesce();
+  scheduler.set_name(std::move(options.name));
   scheduler.watch_stalls(options.stall_after.count(), std::move(options.on_stall));
   try {
     registry::get();  // made by the first runtime, which takes memory
@@ -242,6 +254,17 @@ detail::scheduler& runtime::scheduler_to_wait_for() {
   return core_->scheduler;
 }
 
+void set_default_runtime_options(runtime_options options) {
+  detail::registry& all = detail::registry::get();
+  std::lock_guard held(all.lock);
+  if (all.standard.load(std::memory_order_acquire) != nullptr || all.halted != nullptr) {
+    throw std::logic_error(
+        "verge: the default runtime has been made: set its options before the first timer or "
+        "task, or make a runtime of your own");
+  }
+  all.options = std::move(options);
+}
+
 runtime& default_runtime() {
   detail::registry& all = detail::registry::get();
   if (runtime* r = all.standard.load(std::memory_order_acquire)) return *r;
@@ -257,7 +280,7 @@ runtime& default_runtime() {
           "tasks from destructors of static objects");
     }
   }
-  auto made = std::make_unique<runtime>();
+  auto made = std::make_unique<runtime>(all.chosen());
   // May be registered several times: by threads that race, and again by the child of a fork.
   if (std::atexit(&detail::halt_default_runtime) != 0) throw std::bad_alloc();
   runtime* expected = nullptr;

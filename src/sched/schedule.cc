@@ -79,7 +79,7 @@ void live_scheduler::work(worker& w) noexcept {
 /// the monitor.
 void live_scheduler::run(worker& w, runnable& r) noexcept {
   const bool poller_is_left = poll_.no_worker_sleeps() && idle_.any();
-  const bool measured = w.held->tasks_run.read() % turns_per_sample == 0 ||
+  const bool measured = (counting && w.held->tasks_run.read() % turns_per_sample == 0) ||
                         w.held->traced.load(std::memory_order_relaxed) != nullptr;
   if (!poller_is_left && !measured) return run_ready(r);
   if (poller_is_left && w.ran_long) wake_processor();

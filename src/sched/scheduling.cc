@@ -10,6 +10,7 @@
 #include <clock/simulated_time.h>
 #include <sched/living_schedulers.h>
 #include <sched/processor.h>
+#include <sched/waiting_threads.h>
 
 namespace verge::detail {
 
@@ -82,10 +83,15 @@ void coroutine_waiter::wake_coroutine(waiter& w) noexcept {
 }
 
 void thread_waiter::wait(const char* waiting_for) noexcept {
-  if (scheduler_ != nullptr) {
+  const void* const caller = __builtin_extract_return_addr(__builtin_return_address(0));
+  if (scheduler_ == nullptr) {
+    const waiting_thread_record here(waiting_for, caller);
+    wait_in_kernel();
+  } else if (this_thread.as_worker != nullptr && this_thread.running == nullptr) {
+    const waiting_thread_record here(waiting_for, caller);  // a callback
     scheduler_->block(*this, waiting_for);
   } else {
-    wait_in_kernel();
+    scheduler_->block(*this, waiting_for);
   }
 }
 

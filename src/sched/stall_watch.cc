@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 #include <utility>
 
 #include <base/code_name.h>
@@ -17,6 +16,11 @@ std::string to_string(const stall& s) {
                 static_cast<double>(s.lasted.count()) / 1e6, s.thread);
   std::string line = s.is_task ? "task " : "callback ";
   line += s.what;
+  if (!s.place.empty() && s.place != s.what) {
+    line += " (";
+    line += s.place;
+    line += ')';
+  }
   line += text;
   const char* before = ": ";
   for (const void* const address : s.backtrace) {
@@ -86,15 +90,16 @@ void stall_watch::finish_look(std::int64_t now) noexcept {
   if (thread_probe::take(answer)) {
     // It may have returned meanwhile.
     report(current_, answer.turn == current_.turn ? &answer : nullptr, now);
-  } else if (now - current_.asked > patience && thread_probe::give_up()) {
-    report(current_, nullptr, now);
+  } else if (now - current_.asked > patience) {
+    const bool any = thread_probe::give_up(answer);
+    report(current_, any && answer.turn == current_.turn ? &answer : nullptr, now);
   }
 }
 
 void stall_watch::end() noexcept {
   if (current_.thread == 0 || current_.asked == 0) return;
   thread_probe::answer unused;
-  while (!thread_probe::give_up() && !thread_probe::take(unused)) std::this_thread::yield();
+  thread_probe::give_up(unused);
   current_ = {};
 }
 
@@ -109,7 +114,11 @@ void stall_watch::report(const found& f, const thread_probe::answer* answer,
     s.unreported = unreported_;
     if (answer != nullptr) {
       s.is_task = answer->is_task;
-      s.what = name_of_work(answer->label, answer->written, answer->code);
+      if (answer->label != nullptr) s.label = answer->label;
+      if (answer->place != nullptr) s.place = answer->place;
+      const std::string type = name_of_work(nullptr, answer->written, answer->code);
+      if (answer->is_task) s.place = type;
+      s.what = !s.label.empty() ? s.label : !s.place.empty() ? s.place : type;
       s.backtrace.assign(answer->frames, answer->frames + answer->count);
     }
     {

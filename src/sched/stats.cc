@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <sched/labels.h>
 #include <sched/runtime_core.h>
 
 namespace verge {
@@ -83,6 +84,7 @@ runtime_stats runtime::stats() const {
   all.stalls = s.stalls().count();
   all.longest_stall = std::chrono::nanoseconds(s.stalls().longest());
   all.threads = s.workers_started();
+  all.labels = detail::labels_of(s, all.total.timers_live);
   all.timer_bytes = e.bytes() + core_->timers->memory().bytes_held;
   return all;
 }

@@ -6,6 +6,7 @@
 #include <base/this_thread.h>
 #include <clock/fast_clock.h>
 #include <engine/clockwork.h>
+#include <node/named_behaviours.h>
 #include <sched/live_scheduler.h>
 #include <sched/living_schedulers.h>
 #include <timer/callback.h>
@@ -31,8 +32,7 @@ std::int64_t live_scheduler::run_measured(worker& w, runnable& r,
   if (r.run == &run_callback) {
     // The timer may be freed when it has run.
     const auto& t = static_cast<const timer_node&>(r);
-    w.ran.label = label_of(t);
-    w.ran.written = written_of(t);
+    w.ran.label = name_of(*t.does.load(std::memory_order_relaxed));
   }
   w.notes = true;
   run_ready(r);
@@ -69,8 +69,7 @@ void live_scheduler::trace_fired(const timer_node& t, std::int64_t when) noexcep
                       .value = when,
                       .what = trace_event::kind::fire,
                       .id = &t,
-                      .label = label_of(t),
-                      .written = written_of(t)};
+                      .label = name_of(*t.does.load(std::memory_order_relaxed))};
   if (const worker* const w = worker_with_processor()) {
     trace_on(*w->held, e);
   } else if (traced_.load(std::memory_order_acquire)) {

@@ -85,9 +85,9 @@ bool live_scheduler::start_worker(processor* p, bool spinning) noexcept {
     w->held = p;
     w->spinning = spinning;
     workers_.push_back(std::move(made));
-    std::string name = "verge/w";
-    name += std::to_string(workers_.size() - 1);
-    w->thread = start_runtime_thread(std::move(name), [this, w] { work(*w); });
+    std::string role = "w";
+    role += std::to_string(workers_.size() - 1);
+    w->thread = start_runtime_thread(thread_name(role), [this, w] { work(*w); });
     workers_started_.fetch_add(1, std::memory_order_relaxed);
     return true;
   } catch (...) {

@@ -19,17 +19,5 @@ void detach_function(timer_node& t) noexcept;
 /// The timer whose callback the calling thread runs, the innermost; else nullptr. Safe in a signal
 /// handler.
 const timer_node* running_callback() noexcept;
-/// What a timer is: the type of what it calls, or a word. By a thread that has a reference.
-inline const char* written_of(const timer_node& t) noexcept {
-  const timer_behaviour* const does = t.does.load(std::memory_order_relaxed);
-  if (does == nullptr) return nullptr;
-  return does->name != nullptr ? does->name(t) : does->written;
-}
-/// The label of a timer, if it was given one; else nullptr. By a thread that has a reference.
-inline const char* label_of(const timer_node& t) noexcept {
-  const timer_behaviour* const does = t.does.load(std::memory_order_relaxed);
-  if (does == nullptr || !does->labelled) return nullptr;
-  return *reinterpret_cast<const char* const*>(t.payload + periodic_payload_bytes);
-}
 
 }  // namespace verge::detail

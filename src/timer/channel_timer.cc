@@ -29,6 +29,7 @@
 #include <utility>
 
 #include <engine/clockwork.h>
+#include <node/named_behaviours.h>
 #include <timer/callback.h>
 #include <timer/owed_ticks.h>
 #include <verge/detail/timer_functions.h>
@@ -267,7 +268,8 @@ constexpr chan_hooks stop_when_unused{.taken = nullptr, .unused = &channel_unuse
 constexpr chan_hooks when_taken{.taken = &tick_taken, .unused = &channel_unused};
 
 bool is(const timer_node& t, channel_kind kind) noexcept {
-  return t.does.load(std::memory_order_relaxed) == &behaviours[static_cast<std::size_t>(kind)];
+  return t.does.load(std::memory_order_relaxed)->fire ==
+         behaviours[static_cast<std::size_t>(kind)].fire;
 }
 
 ticker_state* counting_ticker(const timer_node& t) noexcept {
@@ -291,7 +293,8 @@ void arm(timer_node& t, std::int64_t when, std::int64_t period) noexcept {
 
 }  // namespace
 
-timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle) {
+timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle,
+                               const work_name& name) {
   const bool keeps_count = kind == channel_kind::burst || kind == channel_kind::delay;
   auto ticker = kind == channel_kind::one_shot ? nullptr : std::make_unique<ticker_state>();
   tick_state* channel = tick_state::make(1);
@@ -316,13 +319,16 @@ timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle
     ::new (static_cast<void*>(t->payload)) ticker_state*(ticker.release());
   }
   t->run = &run_callback;  // for stands_still
-  t->does.store(&behaviours[static_cast<std::size_t>(kind)], std::memory_order_relaxed);
+  t->does.store(
+      &named_behaviour(behaviours[static_cast<std::size_t>(kind)], name.label, name.place),
+      std::memory_order_relaxed);
   return *t;
 }
 
 void close_channel_of(timer_node& t) noexcept {
   // Not is_channel_timer(): the behaviour of a timer with a function may have been unloaded.
-  const timer_behaviour* const does = t.does.load(std::memory_order_acquire);
+  const timer_behaviour* const does =
+      named_behaviours::unnamed(t.does.load(std::memory_order_acquire));
   if (std::ranges::none_of(behaviours, [=](const auto& b) { return &b == does; })) return;
   if (!try_share(t)) return;
   chan_base::wake_all(payload(t).channel->close_in_silence());

@@ -16,7 +16,8 @@ enum class channel_kind : std::uint8_t { one_shot, skip, burst, delay };
 
 /// A node with a channel, not started. If it is a ticker and has a handle, then that is to have a
 /// share in the channel. Throws std::bad_alloc.
-timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle);
+timer_node& make_channel_timer(clockwork& of, channel_kind kind, bool has_handle,
+                               const work_name& name);
 void destroy_channel(timer_node& t) noexcept;
 inline bool is_channel_timer(const timer_node& t) noexcept {
   return t.does.load(std::memory_order_relaxed)->destroy == &destroy_channel;

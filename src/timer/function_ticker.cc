@@ -174,20 +174,16 @@ void destroy(timer_node& t) noexcept {
 
 constexpr timer_operations ticker_operations{
     .stop = &stop, .reset = &reset, .end = &end, .detach = &detach_function};
-const char* name_of_function(const timer_node& t) noexcept {
-  return (*reinterpret_cast<const function_ticker* const*>(t.payload))->function.written;
-}
 
 constexpr timer_behaviour behaviour{.fire = &fire,
                                     .invoke = &invoke,
                                     .destroy = &destroy,
                                     .operations = &ticker_operations,
-                                    .written = "ticker with a function",
-                                    .name = &name_of_function};
+                                    .written = "ticker with a function"};
 
 /// Makes a ticker whose first tick is at `when`.
 timer_node* start_at(clockwork& of, std::int64_t when, std::int64_t period, std::uint8_t policy,
-                     const ticking_function& function) {
+                     const ticking_function& function, const work_name& name) {
   const bool precise = (policy & precise_ticks) != 0;
   const auto kept = static_cast<std::uint8_t>(policy & ~precise_ticks);
   auto record = std::make_unique<function_ticker>(kept, function);
@@ -195,7 +191,8 @@ timer_node* start_at(clockwork& of, std::int64_t when, std::int64_t period, std:
   set_precise(t, precise);
   ::new (static_cast<void*>(t.payload)) function_ticker*(record.get());
   t.run = &run_callback;
-  t.does.store(&behaviour, std::memory_order_relaxed);
+  t.does.store(&named_behaviour(behaviour, name.label, name.place, name.written),
+               std::memory_order_relaxed);
   arm(*record, when, period);
   try {
     of.start(t, when, engine_period(*record, period));
@@ -210,13 +207,14 @@ timer_node* start_at(clockwork& of, std::int64_t when, std::int64_t period, std:
 }  // namespace
 
 timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
-                                  const ticking_function& function) {
-  return start_at(of, of.deadline(period, clockwork::exactly), period, policy, function);
+                                  const ticking_function& function, const work_name& name) {
+  return start_at(of, of.deadline(period, clockwork::exactly), period, policy, function, name);
 }
 
 timer_node* start_function_ticker_at(clockwork& of, std::int64_t start, std::int64_t period,
-                                     std::uint8_t policy, const ticking_function& function) {
-  return start_at(of, of.first_tick_on_grid(start, period), period, policy, function);
+                                     std::uint8_t policy, const ticking_function& function,
+                                     const work_name& name) {
+  return start_at(of, of.first_tick_on_grid(start, period), period, policy, function, name);
 }
 
 }  // namespace verge::detail

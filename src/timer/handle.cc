@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <string>
 
-#include <base/probes.h>
 #include <clock/arithmetic.h>
 #include <engine/clockwork.h>
 #include <engine/fast_path.h>
@@ -137,7 +136,8 @@ timer_node* started(timer_node& t, std::int64_t when, std::int64_t period) {
 }
 
 /// A ticker with a channel that has yet to be started.
-timer_node& make_ticker(clockwork& of, std::int64_t period, std::uint8_t policy) {
+timer_node& make_ticker(clockwork& of, std::int64_t period, std::uint8_t policy, bool has_handle,
+                        const work_name& name) {
   check_period(period);
   check_policy(policy);
   channel_kind kind{};
@@ -152,7 +152,7 @@ timer_node& make_ticker(clockwork& of, std::int64_t period, std::uint8_t policy)
       kind = channel_kind::delay;
       break;
   }
-  timer_node& t = make_channel_timer(of, kind, true);
+  timer_node& t = make_channel_timer(of, kind, has_handle, name);
   set_precise(t, (policy & precise_ticks) != 0);
   return t;
 }
@@ -164,10 +164,11 @@ timer_node* started_ticker(timer_node& t, std::int64_t when, std::int64_t period
 }
 
 /// The channel of a timer without a handle.
-receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std::int64_t period) {
+receiver<clock::time_point> channel_alone(timer_node& t, std::int64_t delay, std::int64_t slack,
+                                          std::int64_t period) {
   auto channel = chan_access::handle<receiver<clock::time_point>>(share_channel(t));
   clockwork& of = clockwork::of(t);
-  started(t, of.deadline(delay, period != 0 ? clockwork::exactly : 0), period);
+  started(t, of.deadline(delay, slack), period);
   of.release(t);
   return channel;
 }
@@ -185,36 +186,44 @@ clockwork& timers_of(runtime& rt) {
   return of;
 }
 
-timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack) {
-  timer_node& t = make_channel_timer(of, channel_kind::one_shot, true);
+timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack,
+                                const work_name& name) {
+  timer_node& t = make_channel_timer(of, channel_kind::one_shot, true, name);
   set_precise(t, slack == precise_slack);
   return started(t, of.deadline(delay, slack), 0);
 }
 
-timer_node* start_channel_timer_at(clockwork& of, std::int64_t when, std::int64_t slack) {
-  timer_node& t = make_channel_timer(of, channel_kind::one_shot, true);
+timer_node* start_channel_timer_at(clockwork& of, std::int64_t when, std::int64_t slack,
+                                   const work_name& name) {
+  timer_node& t = make_channel_timer(of, channel_kind::one_shot, true, name);
   set_precise(t, slack == precise_slack);
   return started(t, with_slack(of.deadline_at(as_time(when)), slack), 0);
 }
 
-timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy) {
-  timer_node& t = make_ticker(of, period, policy);
+timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
+                         const work_name& name) {
+  timer_node& t = make_ticker(of, period, policy, true, name);
   return started_ticker(t, of.deadline(period, clockwork::exactly), period);
 }
 
 timer_node* start_ticker_at(clockwork& of, std::int64_t start, std::int64_t period,
-                            std::uint8_t policy) {
-  timer_node& t = make_ticker(of, period, policy);
+                            std::uint8_t policy, const work_name& name) {
+  timer_node& t = make_ticker(of, period, policy, true, name);
   return started_ticker(t, of.first_tick_on_grid(start, period), period);
 }
 
-receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay) {
-  return channel_alone(make_channel_timer(of, channel_kind::one_shot, false), delay, 0);
+receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay, std::int64_t slack,
+                                          const work_name& name) {
+  timer_node& t = make_channel_timer(of, channel_kind::one_shot, false, name);
+  set_precise(t, slack == precise_slack);
+  return channel_alone(t, delay, slack, 0);
 }
 
-receiver<clock::time_point> tick_channel(clockwork& of, std::int64_t period) {
+receiver<clock::time_point> tick_channel(clockwork& of, std::int64_t period, std::uint8_t policy,
+                                         const work_name& name) {
   if (period <= 0) return chan_access::handle<receiver<clock::time_point>>(tick_state::make(1));
-  return channel_alone(make_channel_timer(of, channel_kind::skip, false), period, period);
+  timer_node& t = make_ticker(of, period, policy, false, name);
+  return channel_alone(t, period, clockwork::exactly, period);
 }
 
 receiver<clock::time_point> channel_of(const timer_node* t) {
@@ -228,7 +237,6 @@ receiver<clock::time_point> channel_of(const timer_node* t) {
 bool stop_timer(timer_node* handle) {
   timer_node& t = of_handle(handle, "stop");
   fast_path::fetch_to_change(t);
-  VERGE_PROBE1(stop, &t);
   clockwork& of = clockwork::of(t);
   hybrid* const engine = of.quick();
   if (engine == nullptr) [[unlikely]]
@@ -240,7 +248,6 @@ bool stop_timer(timer_node* handle) {
 bool reset_timer_after(timer_node* handle, std::int64_t delay, std::int64_t slack) {
   timer_node& t = of_handle(handle, "reset");
   fast_path::fetch_to_change(t);  // arrives while the clock is read
-  VERGE_PROBE2(reset, &t, delay);
   clockwork& of = clockwork::of(t);
   const std::int64_t when = fast_path::deadline(of, delay, slack);
   hybrid* const engine = of.quick();
@@ -321,7 +328,6 @@ timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t sl
       fast_path::start(of, delay, slack, [&](timer_node& t) { make_small(t, does, payload); });
   if (s.timer == nullptr) [[unlikely]]
     return start_small_slowly(of, delay, slack, does, payload);
-  VERGE_PROBE1(start, s.timer);
   if (s.engine != nullptr) [[unlikely]]
     return finish_start(of, s);
   return s.timer;
@@ -330,7 +336,6 @@ timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t sl
 void unmake_timer(timer_node& t) noexcept { clockwork::of(t).free(t); }
 
 void start_timer_after(timer_node& t, std::int64_t delay, std::int64_t slack) {
-  VERGE_PROBE1(start, &t);
   clockwork& of = clockwork::of(t);
   set_precise(t, slack == precise_slack);
   of.start(t, of.deadline(delay, slack), 0);

@@ -42,7 +42,9 @@ sleep_action::sleep_action(const sleep_operation& op) {
   node_ = &of.make();
   set_precise(*node_, op.slack_ == precise_slack);
   ::new (static_cast<void*>(node_->payload)) alarm;
-  node_->does.store(&sleep_behaviour, std::memory_order_relaxed);
+  node_->does.store(
+      &named_behaviour(sleep_behaviour, op.name_.label, op.name_.place, op.name_.written),
+      std::memory_order_relaxed);
 }
 
 sleep_action::~sleep_action() {

@@ -96,6 +96,31 @@ case ${1:?which case} in
       fail "with BUILD_SHARED_LIBS verge::verge is $(<"$work/subdirectory/verge_is")"
     ;;
 
+  # Package managers ask for one library: the other is neither built nor installed. Nothing is built
+  # here, either.
+  one_library)
+    for kind in static shared; do
+      cmake -S "$SOURCE" -B "$work/only_$kind" -G Ninja -DVERGE_LIBRARIES=$kind -DVERGE_BUILD_TESTS=OFF \
+        -DVERGE_BUILD_BENCH=OFF -DVERGE_BUILD_EXAMPLES=OFF -DVERGE_BUILD_TOOLS=OFF -DVERGE_BUILD_SERVER=OFF \
+        -DVERGE_BUILD_C=OFF -DCMAKE_CXX_COMPILER="$CXX"
+      files=$(grep -ohE 'libverge\.(a|so)"' "$work/only_$kind/cmake_install.cmake" | sort -u | tr -d '\n')
+      built=$(ninja -C "$work/only_$kind" -t commands all | grep -oE ' src/libverge\.(a|so)' | sort -u | tr -d ' \n')
+      expected=libverge.a
+      [[ $kind == shared ]] && expected=libverge.so
+      [[ $files == "$expected\"" ]] || fail "VERGE_LIBRARIES=$kind installs $files"
+      [[ $built == "src/$expected" ]] || fail "VERGE_LIBRARIES=$kind builds $built"
+      cmake -S "$SOURCE/tests/consumer" -B "$work/subdirectory_$kind" -G Ninja -DVERGE_SUBDIRECTORY="$SOURCE" \
+        -DVERGE_LIBRARIES=$kind -DCMAKE_CXX_COMPILER="$CXX"
+      [[ $(<"$work/subdirectory_$kind/verge_is") == "$expected"* ]] ||
+        fail "with VERGE_LIBRARIES=$kind verge::verge is $(<"$work/subdirectory_$kind/verge_is")"
+    done
+    if cmake -S "$SOURCE" -B "$work/only_c" -G Ninja -DVERGE_LIBRARIES=static -DVERGE_BUILD_C=ON \
+      -DVERGE_BUILD_TESTS=OFF -DVERGE_BUILD_BENCH=OFF -DVERGE_BUILD_EXAMPLES=OFF -DVERGE_BUILD_TOOLS=OFF \
+      -DVERGE_BUILD_SERVER=OFF >/dev/null 2>&1; then
+      fail "libverge-c, which links the shared library, is built without it"
+    fi
+    ;;
+
   # The shared library shows what the public headers declare and nothing else, under the version of its
   # soname. Every part of an exported name is looked up in the headers.
   exports)

@@ -46,7 +46,7 @@ dev_as() {  # root|user COMMAND..: runs ./dev COMMAND as root or as another user
   fi
   # Read here and run in /, as that user may have no way into the project's folder.
   env PATH="$work:/usr/bin:/bin" CI=true "${as[@]}" \
-    bash -c "$(sed "s|^cd .*|cd /|" "$SOURCE/dev")" dev "${@:2}" >"$work/said" 2>&1
+    bash -c "$(sed -e "s|^cd .*|cd /|" -e "${changed:-}" "$SOURCE/dev")" dev "${@:2}" >"$work/said" 2>&1
 }
 called() { grep -q -- "$1" "$calls"; }
 said() { grep -q -- "$1" "$work/said"; }
@@ -85,6 +85,25 @@ case ${1:?which case} in
     said 'sudo apt-get install --yes --no-install-recommends libgmock-dev ninja-build$' ||
       fail "it did not print the command to run"
     called '^apt-get' && fail "it called the package manager"
+    ;;
+
+  goes_on_without_a_browser_where_there_is_none)
+    stand_in dpkg-query 'printf "installed %s\n" "${@:3}" | grep -vE " chromium$"; exit 1'
+    stand_in apt-cache '[[ $* != *chromium* ]]'
+    dev_test root || fail "it failed"
+    said 'chromium is not to be had here' || fail "it did not say so"
+    called 'apt-get install' && fail "it tried to install what is not there"
+    called 'ctest --preset release' || fail "it did not continue to the tests"
+    ;;
+
+  leaves_the_format_to_the_version_that_it_was_made_with)
+    stand_in apt-get '[[ $1 != install ]]'
+    changed='s/clang-format-14/clang-format-99/; s/bookworm/another/'
+    stand_in dpkg-query 'exit 1'
+    dev_as root check format || fail "it failed"
+    said 'not to be had here: not checked' || fail "it did not say so"
+    changed='s/clang-format-14/clang-format-99/; s/=bookworm/=/'
+    ! dev_as root check format || fail "on the system that has it, it was not missed"
     ;;
 
   checks_portability_with_other_compilers)

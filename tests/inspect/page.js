@@ -36,6 +36,10 @@ test('has a lane for each processor', async () => {
   assert.ok(lanes.length >= 1);
   for (const l of lanes) assert.match(l, /% busy, \d+ ready/);
 });
+test('shows what happens in a second', async () => {
+  await until(() => /^per second: [1-9][\d.\u202f]*( k)? fired, [\d.\u202f]+( k)? wake-ups, [\d.\u202f]+( k)? steals$/.test(document.getElementById('rates').getAttribute('aria-label')));
+  assert.ok(await colours('rates') > 3);
+});
 test('shows the wheel', async () => {
   assert.match(await label('wheel'), /^[1-9]\d* slots in use/);
   assert.ok(await colours('wheel') > 3);
@@ -44,9 +48,14 @@ test('names labels and tasks', async () => {
   await until(() => document.getElementById('labels').textContent.includes('reminder'));
   await until(() => document.getElementById('labels').textContent.includes('idle time-out'));
   await until(() => /courier.*sleep/.test(document.getElementById('tasks').textContent));
+  // How many have fired, and how many do in a second; where a label comes from.
+  await until(() => [...document.querySelectorAll('#labels tr')].some(r => r.children[0].textContent === 'reminder' &&
+    r.children[2].textContent !== '' && r.children[3].textContent !== ''));
+  assert.match(await page.$$eval('#labels td', all => all.find(d => d.textContent === 'reminder').title), /^live_shop\.cc:\d+ /);
 });
 test('shows a stall and where it was', async () => {
   await until(() => document.getElementById('stalls').textContent.includes('the report that takes too long'));
+  assert.match(await page.$eval('#stalls', e => e.textContent), /\(live_shop\.cc:\d+ /);
   assert.ok(await page.$eval('#stalls pre', e => e.textContent.split('\n').length) > 2);
 });
 test('fits on a phone', async () => {

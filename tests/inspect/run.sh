@@ -18,15 +18,12 @@ url=$(sed -n 's|.*\(http://[^/]*\)/.*|\1|p' "$scratch/shop")
 
 # Prometheus' own tool, and its client for Python.
 curl --silent --show-error --fail "$url/metrics" >"$scratch/metrics"
-if command -v promtool >/dev/null; then
-  promtool check metrics <"$scratch/metrics"
-  echo "promtool is satisfied"
-fi
-for python in python3 /usr/bin/python3; do
-  "$python" -c 'import prometheus_client' 2>/dev/null || continue
-  "$python" "$here/metrics.py" <"$scratch/metrics"
-  break
-done
+command -v promtool >/dev/null || { echo "FAILED: there is no promtool (Debian's prometheus)"; exit 1; }
+promtool check metrics <"$scratch/metrics"
+echo "promtool is satisfied"
+python=$(for p in python3 /usr/bin/python3; do "$p" -c 'import prometheus_client' 2>/dev/null && echo "$p" && break; done || true)
+[[ -n $python ]] || { echo "FAILED: there is no prometheus_client (Debian's python3-prometheus-client)"; exit 1; }
+"$python" "$here/metrics.py" <"$scratch/metrics"
 
 cp "$here/package.json" "$here/page.js" "$here/../support/page_tests.js" "$scratch"
 (cd "$scratch" && npm install --no-audit --no-fund --loglevel=error >/dev/null)

@@ -333,7 +333,7 @@ class moved_and_reset : public timer_scene {
 class ticker_and_stop : public timer_scene {
  public:
   ticker_and_stop() {
-    timer_ = &detail::make_func_timer<detail::periodic_payload_bytes>(host_.timers(), tick{this});
+    timer_ = &detail::make_func_timer(host_.timers(), tick{this});
     host_.timers().start(*timer_, host_.timers().deadline(second), second);
   }
 

@@ -128,15 +128,15 @@ std::string draw_inspector(const json& now, const json& second, std::size_t rows
         p.at("ready").get<std::uint64_t>());
   }
   out.append("\n").append(due_lines(now.at("due")));
-  out +=
-      fmt::format("\n  {:<50} {:>11} {:>7} {:>7}\n", "label, or place", "pending", "turns", "time");
+  out += fmt::format("\n  {:<50} {:>11} {:>11} {:>7} {:>7}\n", "label, or place", "pending",
+                     "fired", "turns", "time");
   n = 0;
   for (const json& l : now.at("labels")) {
     if (n++ >= rows) break;
     out += fmt::format(
-        "  {:<50} {:>11} {:>5.1f} % {:>5.1f} %\n", cut(l.at("name").get<std::string>(), 50),
-        l.at("pending").get<std::uint64_t>(), l.at("share_of_turns").get<double>() * 100,
-        l.at("share_of_time").get<double>() * 100);
+        "  {:<50} {:>11} {:>11} {:>5.1f} % {:>5.1f} %\n", cut(l.at("name").get<std::string>(), 50),
+        l.at("pending").get<std::uint64_t>(), l.at("fired").get<std::uint64_t>(),
+        l.at("share_of_turns").get<double>() * 100, l.at("share_of_time").get<double>() * 100);
   }
   if (!now.at("tasks").empty()) {
     out += fmt::format("\n  {:<50} {:<20} {:>8} {:>9}\n", "task", "waits for", "tasks", "longest");

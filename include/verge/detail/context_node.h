@@ -92,7 +92,7 @@ context_callback_record* start_context_function(clockwork& timers, context_node*
   if constexpr (!check_callback<F>()) {
     return nullptr;
   } else {
-    return start_context_callback(of, make_func_timer<payload_bytes>(timers, std::forward<F>(f)));
+    return start_context_callback(of, make_func_timer(timers, std::forward<F>(f)));
   }
 }
 bool stop_context_callback(context_callback_record& r) noexcept;

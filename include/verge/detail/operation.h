@@ -110,6 +110,7 @@ class wait_for {
     if (job_ == nullptr) return true;
     job_->waiting_since.store(coarse_now.load(std::memory_order_relaxed),
                               std::memory_order_relaxed);
+    job_->waiting_in.store(waiter_.code(), std::memory_order_relaxed);
     job_->waiting_for.store(Op::waiting_for, std::memory_order_relaxed);
     if constexpr (Op::cancellable) {
       // Only now, so that what need not wait does not pay for this. If the task was cancelled since

@@ -69,6 +69,8 @@ struct job {
   /// within some 10 ms (coarse_now).
   std::atomic<const char*> waiting_for{nullptr};
   std::atomic<std::int64_t> waiting_since{0};
+  /// The code that waits: of the innermost coroutine.
+  std::atomic<const void*> waiting_in{nullptr};
 
   /// What it is, for reports: the label that it has given itself, the type of the callable that was
   /// spawned (site.h), and the address of its code; each may be null.
@@ -253,6 +255,11 @@ class coroutine_waiter : public waiter, public runnable {
 
   scheduler& home() const noexcept { return *scheduler_; }
 
+  /// The code of the coroutine, for reports: what a frame begins with.
+  const void* code() const noexcept {
+    return handle_ ? *static_cast<const void* const*>(handle_.address()) : nullptr;
+  }
+
  protected:
   job* its_job() const noexcept { return job_; }
 
@@ -288,6 +295,9 @@ class thread_waiter : public waiter {
 
   /// Blocks until woken.
   void wait(const char* waiting_for) noexcept;
+
+  /// A thread's code is on its stack: wait() finds it.
+  const void* code() const noexcept { return nullptr; }
 
   /// For another wait, after one that has ended.
   void rearm() noexcept {

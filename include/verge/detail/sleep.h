@@ -50,23 +50,25 @@ class [[nodiscard(
   using action = sleep_action;
 
   /// By these timers, or if that is nullptr by those of the scheduler of the waiter.
-  static sleep_operation for_delay(std::int64_t ns, clockwork* of = nullptr,
-                                   std::int64_t slack = 0) noexcept {
-    return {ns, true, of, slack};
+  static sleep_operation for_delay(std::int64_t ns, clockwork* of = nullptr, std::int64_t slack = 0,
+                                   const work_name& name = {}) noexcept {
+    return {ns, true, of, slack, name};
   }
-  static sleep_operation until(std::int64_t when, clockwork* of = nullptr,
-                               std::int64_t slack = 0) noexcept {
-    return {when, false, of, slack};
+  static sleep_operation until(std::int64_t when, clockwork* of = nullptr, std::int64_t slack = 0,
+                               const work_name& name = {}) noexcept {
+    return {when, false, of, slack, name};
   }
 
  private:
   friend sleep_action;
-  sleep_operation(std::int64_t time, bool relative, clockwork* of, std::int64_t slack) noexcept
-      : timers_(of), time_(time), slack_(slack), relative_(relative) {}
+  sleep_operation(std::int64_t time, bool relative, clockwork* of, std::int64_t slack,
+                  const work_name& name) noexcept
+      : timers_(of), time_(time), slack_(slack), name_(name), relative_(relative) {}
 
   clockwork* timers_;
   std::int64_t time_;
   std::int64_t slack_;
+  work_name name_;
   bool relative_;
 };
 

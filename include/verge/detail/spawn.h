@@ -30,7 +30,8 @@ template <class T>
 inline constexpr bool is_pending_operation =
     !task_traits<T>::is_task &&
     (
-        requires(T & t) { t.operator co_await(); } || requires(T & t) { t.await_ready(); });
+        requires { std::declval<std::add_lvalue_reference_t<T>>().operator co_await(); } ||
+        requires { std::declval<std::add_lvalue_reference_t<T>>().await_ready(); });
 
 /// A call with its arguments, to be made later.
 template <class Work, class... Parts>

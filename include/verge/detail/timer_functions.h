@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
@@ -30,14 +31,19 @@ clockwork& timers_here();
 /// made before.
 clockwork& timers_of(runtime& rt);
 
-timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack);
-timer_node* start_channel_timer_at(clockwork& of, std::int64_t when, std::int64_t slack);
-timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy);
+timer_node* start_channel_timer(clockwork& of, std::int64_t delay, std::int64_t slack,
+                                const work_name& name = {});
+timer_node* start_channel_timer_at(clockwork& of, std::int64_t when, std::int64_t slack,
+                                   const work_name& name = {});
+timer_node* start_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
+                         const work_name& name = {});
 /// Ticks on the grid through `start`: at start + n * period, from the first that is not past.
 timer_node* start_ticker_at(clockwork& of, std::int64_t start, std::int64_t period,
-                            std::uint8_t policy);
-receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay);
-receiver<clock::time_point> tick_channel(clockwork& of, std::int64_t period);
+                            std::uint8_t policy, const work_name& name = {});
+receiver<clock::time_point> after_channel(clockwork& of, std::int64_t delay, std::int64_t slack = 0,
+                                          const work_name& name = {});
+receiver<clock::time_point> tick_channel(clockwork& of, std::int64_t period,
+                                         std::uint8_t policy = 0, const work_name& name = {});
 receiver<clock::time_point> channel_of(const timer_node* t);
 
 bool stop_timer(timer_node* t);
@@ -97,23 +103,39 @@ void call_function(timer_node& t, F& f) {
   }
 }
 
-template <class F, std::size_t Room>
+template <class F>
 void invoke_callback(timer_node& t) {
-  call_function(t, node_callable<F, Room>::get(t));
+  call_function(t, node_callable<F>::get(t));
 }
 
-/// One with a label has half the room.
-template <class F, std::size_t Room = payload_bytes, bool Labelled = false>
+template <class F>
 inline constexpr timer_behaviour callback_behaviour{
     .fire = &fire_callback,
-    .invoke = &invoke_callback<F, Room>,
-    .destroy = node_callable<F, Room>::in_node&& std::is_trivially_destructible_v<F>
+    .invoke = &invoke_callback<F>,
+    .destroy = node_callable<F>::in_node&& std::is_trivially_destructible_v<F>
                    ? nullptr
-                   : &node_callable<F, Room>::destroy,
+                   : &node_callable<F>::destroy,
     .take = &take_callback,
     .operations = nullptr,
-    .written = written_as<F>(),
-    .labelled = Labelled};
+    .written = written_as<F>()};
+
+/// The one with a name that was last asked for: a lambda is written in one place.
+template <class F>
+inline constinit std::atomic<const timer_behaviour*> last_behaviour{&callback_behaviour<F>};
+
+template <class F>
+const timer_behaviour& behaviour_with(work_name name) noexcept {
+  // Acquire: what it was filled with.
+  const timer_behaviour* const last = last_behaviour<F>.load(std::memory_order_acquire);
+  if (name.label == nullptr ? last->only_place == name.place
+                            : last->given.label == name.label && last->given.place == name.place)
+      [[likely]] {
+    return *last;
+  }
+  const timer_behaviour& found = named_behaviour(callback_behaviour<F>, name.label, name.place);
+  last_behaviour<F>.store(&found, std::memory_order_release);
+  return found;
+}
 
 /// Whether a timer, a ticker or a context can call it. If not, that is an error which says why, and
 /// the only one: callers instantiate nothing with F then.
@@ -147,19 +169,19 @@ void refuse_null(const F& f) {
 }
 
 /// A timer with a function that has yet to be started.
-template <std::size_t Room, class F>
-timer_node& make_func_timer(clockwork& of, F&& f) {
+template <class F>
+timer_node& make_func_timer(clockwork& of, F&& f, work_name name = {}) {
   using callable = std::decay_t<F>;
   refuse_null(f);
   timer_node& t = make_timer(of);
   try {
-    node_callable<callable, Room>::make(t, std::forward<F>(f));
+    node_callable<callable>::make(t, std::forward<F>(f));
   } catch (...) {
     unmake_timer(t);
     throw;
   }
   t.run = &run_callback;
-  t.does.store(&callback_behaviour<callable, Room>, std::memory_order_relaxed);
+  t.does.store(&behaviour_with<callable>(name), std::memory_order_relaxed);
   return t;
 }
 
@@ -176,8 +198,8 @@ timer_node* start_small_timer(clockwork& of, std::int64_t delay, std::int64_t sl
 
 /// Makes and starts a timer with a function, by start(node); or leaves nothing behind.
 template <class F, class Start>
-timer_node* make_and_start(clockwork& of, F&& f, Start start) {
-  timer_node& t = make_func_timer<payload_bytes>(of, std::forward<F>(f));
+timer_node* make_and_start(clockwork& of, F&& f, work_name name, Start start) {
+  timer_node& t = make_func_timer(of, std::forward<F>(f), name);
   try {
     start(t);
   } catch (...) {
@@ -188,55 +210,31 @@ timer_node* make_and_start(clockwork& of, F&& f, Start start) {
   return &t;
 }
 
-/// The same with a label, in the second half of the payload.
-template <class F, class Start>
-timer_node* make_and_start_labelled(clockwork& of, F&& f, const char* label, Start start) {
-  using callable = std::decay_t<F>;
-  timer_node& t = make_func_timer<periodic_payload_bytes>(of, std::forward<F>(f));
-  t.does.store(&callback_behaviour<callable, periodic_payload_bytes, true>,
-               std::memory_order_relaxed);
-  std::memcpy(t.payload + periodic_payload_bytes, &label, sizeof label);
-  try {
-    start(t);
-  } catch (...) {
-    node_callable<callable, periodic_payload_bytes>::destroy(t);
-    unmake_timer(t);
-    throw;
-  }
-  return &t;
-}
-
 template <class F>
 timer_node* start_func_timer(clockwork& of, std::int64_t delay, F&& f, std::int64_t slack,
-                             const char* label = nullptr) {
+                             work_name name = {}) {
   using callable = std::decay_t<F>;
   if constexpr (!check_callback<F>()) {
     return nullptr;
-  } else if (label != nullptr) {
-    return make_and_start_labelled(of, std::forward<F>(f), label,
-                                   [&](timer_node& t) { start_timer_after(t, delay, slack); });
   } else if constexpr (is_small_payload<callable> &&
                        std::is_same_v<callable, std::remove_cvref_t<F>>) {
     refuse_null(f);
     small_payload payload{};
     std::memcpy(payload.words, std::addressof(f), std::is_empty_v<callable> ? 0 : sizeof(callable));
-    return start_small_timer(of, delay, slack, callback_behaviour<callable>, payload);
+    return start_small_timer(of, delay, slack, behaviour_with<callable>(name), payload);
   } else {
-    return make_and_start(of, std::forward<F>(f),
+    return make_and_start(of, std::forward<F>(f), name,
                           [&](timer_node& t) { start_timer_after(t, delay, slack); });
   }
 }
 
 template <class F>
 timer_node* start_func_timer_at(clockwork& of, std::int64_t when, F&& f, std::int64_t slack,
-                                const char* label = nullptr) {
+                                work_name name = {}) {
   if constexpr (!check_callback<F>()) {
     return nullptr;
-  } else if (label != nullptr) {
-    return make_and_start_labelled(of, std::forward<F>(f), label,
-                                   [&](timer_node& t) { start_timer_at(t, when, slack); });
   } else {
-    return make_and_start(of, std::forward<F>(f),
+    return make_and_start(of, std::forward<F>(f), name,
                           [&](timer_node& t) { start_timer_at(t, when, slack); });
   }
 }
@@ -248,20 +246,19 @@ struct ticking_function {
   void* f;
   void (*call)(timer_node& t, void* f);
   void (*destroy)(void* f) noexcept;
-  /// Its label, or its type (site.h).
-  const char* written{nullptr};
 };
 
 /// Takes the function over, unless it throws.
 timer_node* start_function_ticker(clockwork& of, std::int64_t period, std::uint8_t policy,
-                                  const ticking_function& function);
+                                  const ticking_function& function, const work_name& name);
 timer_node* start_function_ticker_at(clockwork& of, std::int64_t start, std::int64_t period,
-                                     std::uint8_t policy, const ticking_function& function);
+                                     std::uint8_t policy, const ticking_function& function,
+                                     const work_name& name);
 void check_policy(std::uint8_t policy);
 
-/// Starts it by start(function), which takes the function over unless it throws.
+/// Starts it by start(function, name), which takes the function over unless it throws.
 template <class F, class Start>
-timer_node* make_function_ticker(std::int64_t period, F&& f, std::uint8_t policy, const char* label,
+timer_node* make_function_ticker(std::int64_t period, F&& f, std::uint8_t policy, work_name name,
                                  Start start) {
   if constexpr (!check_callback<F>()) {
     return nullptr;
@@ -271,28 +268,31 @@ timer_node* make_function_ticker(std::int64_t period, F&& f, std::uint8_t policy
     check_policy(policy);
     refuse_null(f);
     auto function = std::make_unique<callable>(std::forward<F>(f));
-    timer_node* const t = start(ticking_function{
-        .f = function.get(),
-        .call = [](timer_node& node, void* g) { call_function(node, *static_cast<callable*>(g)); },
-        .destroy = [](void* g) noexcept { delete static_cast<callable*>(g); },
-        .written = label != nullptr ? label : written_as<callable>()});
+    name.written = written_as<callable>();
+    timer_node* const t = start(
+        ticking_function{.f = function.get(),
+                         .call = [](timer_node& node,
+                                    void* g) { call_function(node, *static_cast<callable*>(g)); },
+                         .destroy = [](void* g) noexcept { delete static_cast<callable*>(g); }},
+        name);
     static_cast<void>(function.release());  // the ticker's
     return t;
   }
 }
 template <class F>
 timer_node* make_function_ticker(clockwork& of, std::int64_t period, F&& f, std::uint8_t policy,
-                                 const char* label = nullptr) {
-  return make_function_ticker(
-      period, std::forward<F>(f), policy, label,
-      [&](const ticking_function& g) { return start_function_ticker(of, period, policy, g); });
+                                 const work_name& name = {}) {
+  return make_function_ticker(period, std::forward<F>(f), policy, name,
+                              [&](const ticking_function& g, const work_name& its) {
+                                return start_function_ticker(of, period, policy, g, its);
+                              });
 }
 template <class F>
 timer_node* make_function_ticker_at(clockwork& of, std::int64_t start, std::int64_t period, F&& f,
-                                    std::uint8_t policy, const char* label = nullptr) {
-  return make_function_ticker(period, std::forward<F>(f), policy, label,
-                              [&](const ticking_function& g) {
-                                return start_function_ticker_at(of, start, period, policy, g);
+                                    std::uint8_t policy, const work_name& name = {}) {
+  return make_function_ticker(period, std::forward<F>(f), policy, name,
+                              [&](const ticking_function& g, const work_name& its) {
+                                return start_function_ticker_at(of, start, period, policy, g, its);
                               });
 }
 

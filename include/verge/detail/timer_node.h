@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <verge/detail/scheduling.h>
+#include <verge/timer_options.h>
 
 #pragma GCC visibility push(default)
 
@@ -55,11 +56,24 @@ struct timer_behaviour {
   const timer_operations* operations{nullptr};
   /// What it is, for people: the type of the callable (site.h), or a word. Null: nothing is known.
   const char* written{nullptr};
-  /// The second half of the payload is a label, a const char*, which is the timer's name.
-  bool labelled{false};
-  /// What it is, if that is in the payload: for a thread that has a reference. Null: `written`.
-  const char* (*name)(const timer_node&) noexcept {nullptr};
+
+  // The rest is for behaviours with a name (named_behaviour()), which are the library's and live as
+  // long as it does, and so do their texts.
+
+  /// The label, and the place where the timer was made: "shop.cc:42 shop::remind". Null: none.
+  const char* label{nullptr};
+  const char* place{nullptr};
+  /// What they were given as.
+  work_name given{};
+  /// The place, if there is no label: one comparison tells that it is that of a call without one.
+  const void* only_place{nullptr};
 };
+
+/// The behaviour `of` with a name: for the same two always the same one, made when it is first
+/// asked for. `of` itself if there are too many, or no memory. The name of a timer is a part of
+/// its behaviour because a node has no room for it; so it costs nothing after the start.
+const timer_behaviour& named_behaviour(const timer_behaviour& of, const char* label,
+                                       const void* place, const char* written = nullptr) noexcept;
 
 struct timer_node : runnable {
   std::atomic<std::uint32_t> refs{1};
@@ -79,9 +93,9 @@ template <class F, std::size_t Room = payload_bytes>
 inline constexpr bool fits_in_node = sizeof(F) <= Room && alignof(F) <= alignof(void*);
 
 /// A callable in the node, or a pointer to it there.
-template <class F, std::size_t Room = payload_bytes>
+template <class F>
 struct node_callable {
-  static constexpr bool in_node = fits_in_node<F, Room>;
+  static constexpr bool in_node = fits_in_node<F>;
 
   static F& get(timer_node& t) noexcept {
     if constexpr (in_node) {
