@@ -56,8 +56,8 @@ verge::task<> server::accept_all(verge::context ctx) {
 }
 
 std::error_code server::start(verge::tcp_conn conn, const verge::context& ctx) noexcept {
+  ++busy_;  // before it is counted: one that was counted and is not open has ended
   ++connections_;
-  ++busy_;
   try {
     verge::go([this, ctx, c = std::move(conn)]() mutable {
       return attend(std::move(c), ctx);

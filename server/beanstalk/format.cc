@@ -14,8 +14,6 @@ namespace verge::server::beanstalk {
 
 namespace {
 
-constexpr nanoseconds second = 1'000'000'000;
-
 template <class... Args>
 void add(std::string& out, fmt::format_string<Args...> text, Args&&... args) {
   fmt::format_to(std::back_inserter(out), text, std::forward<Args>(args)...);

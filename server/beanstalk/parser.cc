@@ -11,8 +11,6 @@ namespace verge::server::beanstalk {
 namespace {
 
 constexpr std::uint64_t most_u32 = std::numeric_limits<std::uint32_t>::max();
-constexpr nanoseconds second = 1'000'000'000;
-constexpr nanoseconds millisecond = 1'000'000;
 /// How many tasks a put-batch may bring.
 constexpr std::uint64_t most_in_batch = 1000;
 

@@ -40,8 +40,6 @@ using namespace verge::server;
 using namespace std::chrono_literals;
 using verge::endpoint;
 
-constexpr nanoseconds second = 1'000'000'000;
-
 /// Takes requests whose body is the time that they were due, and answers each.
 class receiver {
  public:

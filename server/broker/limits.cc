@@ -8,18 +8,18 @@ namespace verge::server {
 
 namespace {
 
-constexpr std::string_view prefix = "limit/";
+constexpr std::string_view limit_notes = "limit/";
 
 }  // namespace
 
 void broker::recover_limit(const note& n) {
-  if (!n.name.starts_with(prefix)) return;
+  if (!n.name.starts_with(limit_notes)) return;
   std::uint64_t most = 0;
   const char* const end = n.text.data() + n.text.size();
   if (std::from_chars(n.text.data(), end, most).ptr != end) {
     throw store_error("the limit of a tube cannot be read: restore a backup");
   }
-  limits_[n.name.substr(prefix.size())] = most;
+  limits_[n.name.substr(limit_notes.size())] = most;
 }
 
 std::optional<std::uint64_t> broker::limit_of(const std::string& tube) const {
@@ -40,7 +40,7 @@ bool broker::is_full(tube& t, const command& cmd) {
 }
 
 void broker::run_limit(client& c, const command& cmd) {
-  std::string name(prefix);
+  std::string name(limit_notes);
   name += cmd.tube;
   if (cmd.most) {
     limits_[cmd.tube] = *cmd.most;

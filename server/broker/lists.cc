@@ -14,7 +14,6 @@ constexpr std::size_t most_body_bytes = 4U << 20;
 /// A forecast looks at about so many tasks, of all tubes: it holds everything else up.
 constexpr std::size_t most_foreseen = 50'000;
 constexpr std::size_t least_of_a_tube = 10;
-constexpr nanoseconds minute = 60'000'000'000;
 
 /// A task of a page, in memory or in the store alone.
 template <class Key>

@@ -11,7 +11,7 @@ namespace verge::server {
 
 namespace {
 
-constexpr std::string_view prefix = "once/";
+constexpr std::string_view once_notes = "once/";
 constexpr nanoseconds day = 86'400'000'000'000;
 constexpr std::size_t most_answers = 100'000;
 
@@ -35,12 +35,12 @@ bool is_kept(answer a) noexcept {
   }
 }
 
-std::string name_of_note(const std::string& key) { return std::string(prefix).append(key); }
+std::string note_of_key(const std::string& key) { return std::string(once_notes).append(key); }
 
 }  // namespace
 
 void broker::recover_once(const note& n) {
-  if (!n.name.starts_with(prefix)) return;
+  if (!n.name.starts_with(once_notes)) return;
   try {
     const auto j = nlohmann::json::parse(n.text);
     answered a;
@@ -52,7 +52,7 @@ void broker::recover_once(const note& n) {
     for (const auto& [what, id] : j.at("each").get<std::vector<std::pair<int, task_id>>>()) {
       a.said.each.emplace_back(static_cast<answer>(what), id);
     }
-    const std::string key = n.name.substr(prefix.size());
+    const std::string key = n.name.substr(once_notes.size());
     answered_by_age_.insert({a.at, key});
     answered_[key] = std::move(a);
   } catch (const nlohmann::json::exception&) {
@@ -88,7 +88,7 @@ void broker::keep_answer(const once_key& once, const reply& said) {
   j["text"] = said.text;
   j["each"] = nlohmann::json::array();
   for (const auto& [what, id] : said.each) j["each"].push_back({static_cast<int>(what), id});
-  write_note(name_of_note(once.key), j.dump());
+  write_note(note_of_key(once.key), j.dump());
   answered_[once.key] = {.print = once.print, .said = said, .at = wall_};
   answered_by_age_.insert({wall_, once.key});
 }
@@ -97,7 +97,7 @@ void broker::forget_old_answers() {
   while (!answered_by_age_.empty() && (answered_by_age_.begin()->first <= wall_ - day ||
                                        answered_by_age_.size() > most_answers)) {
     const std::string key = answered_by_age_.begin()->second;
-    write_note(name_of_note(key), std::nullopt);
+    write_note(note_of_key(key), std::nullopt);
     answered_.erase(key);
     answered_by_age_.erase(answered_by_age_.begin());
   }

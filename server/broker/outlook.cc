@@ -10,9 +10,7 @@ namespace {
 constexpr std::int64_t wanted = 25 * 60;
 constexpr std::int64_t horizon = 26 * 60;
 
-std::int64_t minute_of(wall_time t) noexcept {
-  return t / outlook::minute - (t % outlook::minute < 0 ? 1 : 0);
-}
+std::int64_t minute_of(wall_time t) noexcept { return t / minute - (t % minute < 0 ? 1 : 0); }
 
 }  // namespace
 

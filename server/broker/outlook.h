@@ -24,8 +24,6 @@ namespace verge::server {
 
 class outlook {
  public:
-  static constexpr nanoseconds minute = 60'000'000'000;
-
   /// A place in the index of delayed tasks was added (1) or removed (-1).
   void count(wall_time due, std::int64_t by) noexcept;
 

@@ -12,13 +12,13 @@ namespace verge::server {
 namespace {
 
 /// The names of notes that are push settings: this, and the tube.
-constexpr std::string_view prefix = "push/";
+constexpr std::string_view push_notes = "push/";
 
 }  // namespace
 
 void broker::recover_push(const note& n) {
-  if (!n.name.starts_with(prefix)) return;
-  pushes_[n.name.substr(prefix.size())] =
+  if (!n.name.starts_with(push_notes)) return;
+  pushes_[n.name.substr(push_notes.size())] =
       std::make_shared<const push_settings>(parse_push_note(n.text));
 }
 
@@ -40,7 +40,7 @@ void broker::write_note(std::string name, std::optional<std::string> text) {
 
 /// Nothing: the tube is not pushed any more.
 void broker::set_push(const std::string& tube, shared_push settings) {
-  std::string name(prefix);
+  std::string name(push_notes);
   name += tube;
   if (settings == nullptr) {
     pushes_.erase(tube);

@@ -10,12 +10,12 @@ namespace verge::server {
 namespace {
 
 /// The names of notes that are schedules: this, and the schedule's name.
-constexpr std::string_view prefix = "schedule/";
+constexpr std::string_view schedule_notes = "schedule/";
 /// How many times to come are shown of one schedule.
 constexpr std::size_t foreseen = 5;
 
-std::string name_of_note(const std::string& schedule) {
-  return std::string(prefix).append(schedule);
+std::string note_of_schedule(const std::string& schedule) {
+  return std::string(schedule_notes).append(schedule);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ struct broker::recurrence {
 };
 
 void broker::recover_schedule(const note& n) {
-  if (!n.name.starts_with(prefix)) return;
+  if (!n.name.starts_with(schedule_notes)) return;
   auto made = std::make_shared<recurrence>();
   made->s = parse_schedule_note(n.text);
   made->times = calendar::timetable::parse(made->s.when, made->s.zone, made->fault);
@@ -85,7 +85,7 @@ bool broker::fire_schedules() {
     }
     s.next = next_unfired(s.stretches, *r.times, wall_).value_or(0);
     arm(r);
-    write_note(name_of_note(s.name), schedule_note(s));
+    write_note(note_of_schedule(s.name), schedule_note(s));
   }
   return false;
 }
@@ -127,7 +127,7 @@ void broker::run_schedule(client& c, const command& cmd) {
   if (found == schedules_.end() || !may(found->second->s)) return say(c, answer::not_found);
   if (cmd.what == verb::remove_schedule) {
     disarm(*found->second);
-    write_note(name_of_note(cmd.text), std::nullopt);
+    write_note(note_of_schedule(cmd.text), std::nullopt);
     schedules_.erase(found);
     return say(c, answer::done);
   }
@@ -177,7 +177,7 @@ void broker::set_schedule(client& c, const command& cmd) {
   }
   schedules_[s.name] = made;
   arm(*made);
-  write_note(name_of_note(s.name), schedule_note(s));
+  write_note(note_of_schedule(s.name), schedule_note(s));
   show_schedules(c, is_new ? answer::inserted : answer::replaced, {made.get()}, foreseen);
 }
 

@@ -10,7 +10,6 @@ namespace verge::server::calendar {
 
 namespace {
 
-constexpr nanoseconds second = 1'000'000'000;
 /// A zone changes its clocks twice a year: this is more than fifty years of changes.
 constexpr int most_spans = 400;
 constexpr std::int64_t latest_second = std::numeric_limits<wall_time>::max() / second;

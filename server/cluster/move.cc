@@ -59,9 +59,9 @@ class all_shards {
 };
 
 /// Writes tasks to a store, with counts and numbers of tubes that are right for it.
-class writer {
+class task_writer {
  public:
-  explicit writer(store& to) : to_(to) {}
+  explicit task_writer(store& to) : to_(to) {}
 
   /// `from` is the tube in the other store, or one that is known by its name alone, so far.
   void add_tube(const tube_record& from) {
@@ -171,7 +171,7 @@ move_report move_to_database(const std::string& directory, const postgres::link_
   const all_shards leases(to, layout.shards);
   postgres::pool links(to);
   std::vector<std::unique_ptr<store>> stores;
-  std::vector<writer> writers;
+  std::vector<task_writer> writers;
   for (const held_shard& h : leases.held()) {
     stores.push_back(postgres::open_postgres_store(links, {.shard = h.shard, .epoch = h.epoch}));
     require_nothing_in(*stores.back(), "the database");
@@ -187,7 +187,7 @@ move_report move_to_database(const std::string& directory, const postgres::link_
   }
   for (const tube_record& t : known.tubes) {
     const std::uint32_t shard = shard_of_tube(t.name, layout.shards);
-    writer& w = writers[shard];
+    task_writer& w = writers[shard];
     tube_record there = t;
     if (there.due_mark != no_due_mark) there.due_mark.id = t.due_mark.id * layout.shards + shard;
     w.add_tube(there);
@@ -214,7 +214,7 @@ move_report move_to_directory(const postgres::link_options& from, const std::str
   const all_shards leases(from, current.shards);
   postgres::pool links(from);
   const auto to = open_rocks_store({.directory = directory});
-  writer w(*to);
+  task_writer w(*to);
   move_report report;
   recovered marks;
   std::vector<note> notes;

@@ -12,9 +12,8 @@ namespace {
 using namespace std::chrono_literals;
 
 /// How long a command waits for its shard to have an owner: longer than it takes to notice that the
-/// last one has crashed. If the database does not answer, no server can take the shard.
+/// last one has crashed.
 constexpr auto patience = 25s;
-constexpr auto patience_in_trouble = 2s;
 constexpr auto pause_between = 20ms;
 /// After that a server that says nothing is given up, whatever the leases say.
 constexpr auto longest_answer_time = 40s;

@@ -35,6 +35,9 @@
 /// Ground rules: `inbox_` is under `lock_`; all else belongs to the task in run().
 namespace verge::server::cluster {
 
+/// How long a command waits for a shard if the database does not answer.
+inline constexpr std::chrono::seconds patience_in_trouble{2};
+
 class router;
 
 class session final : public lane_listener, public std::enable_shared_from_this<session> {

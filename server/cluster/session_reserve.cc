@@ -14,7 +14,6 @@ using namespace std::chrono_literals;
 
 constexpr auto look_again = 500ms;
 constexpr auto retry_pause = 50ms;
-constexpr auto patience_in_trouble = 2s;
 constexpr auto patience_at_the_end = 2s;
 /// In the last second of a lease its client is not left waiting, as the broker has it.
 constexpr auto safety_margin = 1s;

@@ -12,7 +12,7 @@ namespace verge::server {
 
 namespace {
 
-constexpr std::size_t read_at_once = 16U << 10;
+constexpr std::size_t record_bytes = 16U << 10;
 
 }  // namespace
 
@@ -78,7 +78,7 @@ tls_session::state tls_session::shake_hands() {
 
 tls_session::state tls_session::read(std::string& to) {
   std::lock_guard held(lock_);
-  std::array<char, read_at_once> bytes;
+  std::array<char, record_bytes> bytes;
   for (;;) {
     ERR_clear_error();
     const int n = SSL_read(ssl_, bytes.data(), static_cast<int>(bytes.size()));

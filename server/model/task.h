@@ -35,6 +35,9 @@ using tube_number = std::uint32_t;
 using wall_time = std::int64_t;
 /// Nanoseconds of a length of time.
 using nanoseconds = std::int64_t;
+inline constexpr nanoseconds millisecond = 1'000'000;
+inline constexpr nanoseconds second = 1000 * millisecond;
+inline constexpr nanoseconds minute = 60 * second;
 
 enum class task_state : std::uint8_t { delayed, ready, reserved, buried };
 const char* name_of(task_state s) noexcept;

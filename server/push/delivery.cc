@@ -25,7 +25,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr nanoseconds second = 1'000'000'000;
 constexpr std::size_t most_addresses = 3;
 /// After the head of a response its body is waited for no longer than this.
 constexpr auto patience_for_body = 1s;

@@ -22,7 +22,7 @@ constexpr std::uint16_t dns_port = 53;
 constexpr std::size_t most_servers = 3;
 constexpr std::size_t most_domains = 6;
 
-std::string lower(std::string_view text) {
+std::string in_lower_case(std::string_view text) {
   std::string out(text);
   for (char& c : out) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -93,7 +93,7 @@ void set_domains(const std::vector<std::string_view>& line, dns_settings& s) {
   for (std::size_t i = 1; i < line.size() && s.search.size() < most_domains; ++i) {
     std::string_view domain = line[i];
     if (domain.ends_with('.')) domain.remove_suffix(1);
-    if (is_dns_name(domain)) s.search.push_back(lower(domain));
+    if (is_dns_name(domain)) s.search.push_back(in_lower_case(domain));
   }
 }
 
@@ -116,7 +116,7 @@ dns_settings parse_resolv_conf(std::string_view text, std::string_view own_name)
   dns_settings s;
   if (const auto point = own_name.find('.'); point != own_name.npos) {
     const std::string_view domain = own_name.substr(point + 1);
-    if (is_dns_name(domain)) s.search.push_back(lower(domain));
+    if (is_dns_name(domain)) s.search.push_back(in_lower_case(domain));
   }
   for_lines(text, "#;", [&](const std::vector<std::string_view>& line) {
     if (line[0] == "nameserver" && line.size() > 1 && s.servers.size() < most_servers) {
@@ -139,7 +139,7 @@ hosts_file parse_hosts(std::string_view text) {
   for_lines(text, "#", [&](const std::vector<std::string_view>& line) {
     const endpoint at = address_of(line[0], 0);
     if (at.kind() == endpoint::family::none) return;
-    for (std::size_t i = 1; i < line.size(); ++i) all[lower(line[i])].push_back(at);
+    for (std::size_t i = 1; i < line.size(); ++i) all[in_lower_case(line[i])].push_back(at);
   });
   return all;
 }

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 /// Most commands are shorter. A connection that has none has no more than this.
 constexpr std::size_t read_first = 512;
-constexpr std::size_t read_at_once = 16U << 10;
+constexpr std::size_t read_next = 16U << 10;
 /// What is read while memory is short: a put of an ordinary body, with its line.
 constexpr std::size_t ordinary = beanstalk::default_body_limit + 1024;
 /// How often it is looked whether a client has left whose commands are not read.
@@ -99,7 +99,7 @@ void connection::send_now() noexcept {
     out_.erase(0, static_cast<std::size_t>(n));
   }
   // An idle connection does not keep the room of a large reply.
-  if (out_.empty() && out_.capacity() > read_at_once) out_.shrink_to_fit();
+  if (out_.empty() && out_.capacity() > read_next) out_.shrink_to_fit();
   slow_ = !out_.empty();
 }
 
@@ -228,7 +228,7 @@ verge::task<> connection::read(std::shared_ptr<connection> self) {
       if (!me.submit(requests)) co_await me.wait_for_room();
     }
     if (n == into.size()) {
-      many.resize(read_at_once);  // there is more, most likely
+      many.resize(read_next);  // there is more, most likely
     } else if (n <= few.size()) {
       many = {};
     }

@@ -36,10 +36,12 @@ void low_water_marks::load(rocksdb::DB& db, const rocksdb::ReadOptions& how) {
   const std::unique_ptr<rocksdb::Iterator> i(db.NewIterator(how));
   const std::string all = low_water_key({});
   for (i->Seek(all); i->Valid() && i->key().starts_with(all); i->Next()) {
-    const std::string_view prefix = view(i->key()).substr(all.size());
+    const std::string_view prefix = bytes_of(i->key()).substr(all.size());
     if (prefix.size() != prefix_size) continue;
-    marks_[index_of(prefix)] = {
-        .key = std::string(view(i->value())), .removals = 0, .is_stored = true, .changed = false};
+    marks_[index_of(prefix)] = {.key = std::string(bytes_of(i->value())),
+                                .removals = 0,
+                                .is_stored = true,
+                                .changed = false};
   }
 }
 
@@ -98,7 +100,7 @@ void low_water_marks::rise(rocksdb::DB& db, const rocksdb::ReadOptions& how) {
     const std::unique_ptr<rocksdb::Iterator> i(db.NewIterator(within));
     i->Seek(std::max(prefix, m.key));
     if (!i->status().ok()) continue;  // the next read returns the error
-    std::string first = i->Valid() ? std::string(view(i->key())) : end;
+    std::string first = i->Valid() ? std::string(bytes_of(i->key())) : end;
     if (first == m.key) continue;
     m.key = std::move(first);
     change(index, m);

@@ -41,14 +41,14 @@ check_report check_rocks_store(const std::string& directory) {
   std::uint64_t changed = 0;
   const std::unique_ptr<rocksdb::Iterator> i(opened.db().NewIterator(read));
   for (i->SeekToFirst(); i->Valid(); i->Next()) {
-    const std::string_view key = view(i->key());
+    const std::string_view key = bytes_of(i->key());
     try {
       std::string value;
       switch (key[0]) {
         case 'T': {
           ++report.tasks;
           const task_id id = id_at(key, 1);
-          std::string_view in = view(i->value());
+          std::string_view in = bytes_of(i->value());
           const stored_task put = take_fields(in);
           report.bodies_bytes += in.size();
           const std::string name = "task " + std::to_string(id);
@@ -106,7 +106,7 @@ check_report check_rocks_store(const std::string& directory) {
           break;
         }
         case 'K': {
-          const task_id id = parse_number(view(i->value()));
+          const task_id id = parse_number(bytes_of(i->value()));
           const auto t = opened.find(id);
           if (!t || key_key(t->fields.tube, t->fields.key) != key) {
             fault("a key names task " + std::to_string(id) + ", which does not have it");
@@ -118,7 +118,7 @@ check_report check_rocks_store(const std::string& directory) {
           const std::unique_ptr<rocksdb::Iterator> first(opened.db().NewIterator(read));
           first->Seek(prefix);
           if (first->Valid() && first->key().starts_with(prefix) &&
-              view(first->key()) < view(i->value())) {
+              bytes_of(first->key()) < bytes_of(i->value())) {
             fault("an index has an entry before its beginning");
           }
           break;

@@ -82,6 +82,6 @@ class rocks_store final : public store {
 [[noreturn]] void fail_with(const std::string& doing, const std::string& directory,
                             const rocksdb::Status& s);
 
-inline std::string_view view(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
+inline std::string_view bytes_of(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
 
 }  // namespace verge::server

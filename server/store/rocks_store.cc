@@ -266,10 +266,11 @@ recovered rocks_store::recover() {
   r.burial_ceiling = mark("burials", 1);
   const std::unique_ptr<rocksdb::Iterator> i(db_->NewIterator(read_));
   for (i->Seek("U"); i->Valid() && i->key().starts_with("U"); i->Next()) {
-    r.tubes.push_back(parse_tube(tube_at(view(i->key()), 1), view(i->value())));
+    r.tubes.push_back(parse_tube(tube_at(bytes_of(i->key()), 1), bytes_of(i->value())));
   }
   for (i->Seek("N"); i->Valid() && i->key().starts_with("N"); i->Next()) {
-    r.notes.push_back({std::string(view(i->key()).substr(1)), std::string(view(i->value()))});
+    r.notes.push_back(
+        {std::string(bytes_of(i->key()).substr(1)), std::string(bytes_of(i->value()))});
   }
   require(i->status(), "reading");
   return r;
@@ -285,7 +286,7 @@ std::optional<stored_task> rocks_store::find(task_id id) {
     if (s.IsNotFound()) return std::nullopt;
   }
   require(s, "reading");
-  std::string_view in = view(value);
+  std::string_view in = bytes_of(value);
   stored_task found = take_fields(in);
   found.changed = changed;
   return found;
@@ -294,7 +295,7 @@ std::optional<stored_task> rocks_store::find(task_id id) {
 std::string rocks_store::body_of(task_id id) {
   rocksdb::PinnableSlice value;
   require(db_->Get(read_, db_->DefaultColumnFamily(), task_key(id), &value), "reading");
-  std::string_view in = view(value);
+  std::string_view in = bytes_of(value);
   take_fields(in);
   return std::string(in);
 }
@@ -304,7 +305,7 @@ std::optional<task_id> rocks_store::find_key(tube_number tube, std::string_view 
   const auto s = db_->Get(read_, db_->DefaultColumnFamily(), key_key(tube, key), &value);
   if (s.IsNotFound()) return std::nullopt;
   require(s, "reading");
-  return parse_number(view(value));
+  return parse_number(bytes_of(value));
 }
 
 std::vector<stored_task> rocks_store::scan(tube_number tube, const position& first,
@@ -320,7 +321,7 @@ std::vector<stored_task> rocks_store::scan(tube_number tube, const position& fir
     const std::unique_ptr<rocksdb::Iterator> i(db_->NewIterator(within));
     i->Seek(fronts_.from(index_key(tube, first.where, first.id)));
     for (; i->Valid(); i->Next()) {
-      ids.push_back(id_at(view(i->key()), i->key().size() - 8));
+      ids.push_back(id_at(bytes_of(i->key()), i->key().size() - 8));
       if (ids.size() >= limit) break;
     }
     require(i->status(), "reading");

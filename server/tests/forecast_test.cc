@@ -30,9 +30,6 @@ using json = nlohmann::json;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr nanoseconds second = 1'000'000'000;
-constexpr nanoseconds minute = 60 * second;
-
 // ---- The counts --------------------------------------------------------------------------------
 
 TEST(an_outlook, knows_nothing_before_a_census_and_adds_what_changes_meanwhile) {

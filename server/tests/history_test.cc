@@ -25,8 +25,6 @@ using namespace verge::server;
 using namespace verge::server::test;
 using verge::clock;
 
-constexpr nanoseconds second = 1'000'000'000;
-
 /// The rules, with nothing to make them fast.
 class naive {
  public:

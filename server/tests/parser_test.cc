@@ -14,8 +14,6 @@ namespace {
 using namespace verge::server;
 using beanstalk::parser;
 
-constexpr nanoseconds millisecond = 1'000'000;
-
 std::vector<command> parse(std::string_view bytes) {
   parser p;
   p.feed(bytes);

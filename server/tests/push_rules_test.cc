@@ -24,8 +24,6 @@ using namespace verge::server::test;
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 
-constexpr nanoseconds second = 1'000'000'000;
-
 /// As the part that sends is to the broker.
 class sender final : public client {
  public:

@@ -39,8 +39,6 @@ using testing::HasSubstr;
 using testing::Not;
 using verge::endpoint;
 
-constexpr nanoseconds second = 1'000'000'000;
-
 // ---- URLs and addresses ------------------------------------------------------------------------
 
 TEST(urls, are_taken_apart) {

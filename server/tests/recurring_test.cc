@@ -33,8 +33,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr nanoseconds second = 1'000'000'000;
-
 wall_time at(const std::string& text) { return parse_rfc3339(text).value(); }
 
 timetable table_of(const std::string& when, const std::string& zone = "UTC") {

@@ -24,8 +24,6 @@ namespace {
 using namespace verge::server;
 using namespace std::chrono_literals;
 
-constexpr nanoseconds second = 1'000'000'000;
-
 /// A client inside the simulation: commands in, replies out of a channel.
 class simulated_client final : public client {
  public:

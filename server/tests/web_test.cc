@@ -801,7 +801,6 @@ TEST(time_text, writes_what_it_reads) {
 }
 
 TEST(time_text, reads_lengths_of_time) {
-  constexpr nanoseconds second = 1'000'000'000;
   EXPECT_EQ(parse_duration("90", second), 90 * second);
   EXPECT_EQ(parse_duration("1500ms", second), second * 3 / 2);
   EXPECT_EQ(parse_duration("2h", second), 7200 * second);

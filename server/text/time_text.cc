@@ -12,8 +12,6 @@ namespace verge::server {
 
 namespace {
 
-constexpr nanoseconds second = 1'000'000'000;
-
 /// Takes exactly `digits` of them off the front.
 std::optional<int> take_digits(std::string_view& text, std::size_t digits) {
   if (text.size() < digits) return std::nullopt;

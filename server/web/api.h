@@ -21,10 +21,11 @@ namespace verge::server::web {
 
 /// What the interface has to know of the server.
 struct api_settings {
-  std::uint32_t body{65'535};  ///< of a task
-  std::size_t tasks{1'000};    ///< in one request, to put or to reserve
-  std::size_t page{1'000};     ///< of a list
-  std::string disk{};          ///< the directory whose disk is looked at; empty: none
+  std::uint32_t body{65'535};   ///< of a task
+  std::size_t tasks{1'000};     ///< in one request, to put or to reserve
+  std::size_t page{1'000};      ///< of a list, at most
+  std::size_t usual_page{100};  ///< of a list, unless it says how many
+  std::string disk{};           ///< the directory whose disk is looked at; empty: none
   const signs* condition{nullptr};
   nanoseconds wait{300'000'000'000};  ///< the longest that a reserve waits
 };

@@ -20,7 +20,6 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t tubes_in_event = 200;
 constexpr std::size_t rounds_between_forecasts = 5;
 constexpr std::uint64_t minutes_of_forecast = 60;
-constexpr nanoseconds second = 1'000'000'000;
 /// A tube whose oldest ready task has waited longer has too few workers.
 constexpr nanoseconds too_old = 60 * second;
 /// For how long it is said that the clock was set.

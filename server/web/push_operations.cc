@@ -11,7 +11,6 @@ namespace verge::server::web {
 
 namespace {
 
-constexpr nanoseconds millisecond = 1'000'000;
 constexpr std::uint64_t most_attempts = 1'000'000;
 constexpr std::uint64_t most_concurrency = 10'000;
 constexpr std::uint64_t most_rate = 1'000'000;
@@ -19,7 +18,7 @@ constexpr nanoseconds longest_timeout = 300'000 * millisecond;
 constexpr std::size_t most_secrets = 4;
 
 /// Without the secrets: those are told once, by the response that made them.
-ordered_json shown(const std::string& tube, const push_settings& s) {
+ordered_json json_of(const std::string& tube, const push_settings& s) {
   ordered_json j;
   j["tube"] = tube;
   if (!s.url.empty()) j["url"] = s.url;
@@ -84,7 +83,7 @@ operation set_push(call& c) {
   cmd.push = std::make_shared<const push_settings>(s);
   return ask(std::move(cmd), [s, made, tube = c.tube()](reply& r) {
     if (r.what != answer::done) refuse_reply(r);
-    ordered_json j = shown(tube, s);
+    ordered_json j = json_of(tube, s);
     if (made) j["secret"] = push::secret_text(s.secrets.front());
     return json_response(j);
   });
@@ -95,7 +94,7 @@ operation show_push(call& c) {
   cmd.tube = c.tube();
   return ask(std::move(cmd), [tube = c.tube()](reply& r) {
     if (r.what != answer::shown) refuse_reply(r);
-    return json_response(shown(tube, *std::get<shared_push>(*r.shown)));
+    return json_response(json_of(tube, *std::get<shared_push>(*r.shown)));
   });
 }
 

@@ -9,8 +9,6 @@ namespace verge::server::web {
 
 namespace {
 
-constexpr std::uint64_t default_page = 100;
-
 std::string name_of(const call& c) {
   const std::string& name = c.part(0);
   if (!is_schedule_name(name)) {
@@ -19,7 +17,7 @@ std::string name_of(const call& c) {
   return name;
 }
 
-ordered_json shown(const schedule_view& v) {
+ordered_json json_of(const schedule_view& v) {
   const schedule& s = v.what;
   ordered_json j;
   j["name"] = s.name;
@@ -89,7 +87,7 @@ operation set_schedule(call& c) {
       throw refused({.status = 409, .type = "too-many", .detail = r.text});
     }
     if (r.what != answer::inserted && r.what != answer::replaced) refuse_reply(r);
-    return json_response(shown(list_of(r).all.front()), r.what == answer::inserted ? 201 : 200);
+    return json_response(json_of(list_of(r).all.front()), r.what == answer::inserted ? 201 : 200);
   });
 }
 
@@ -98,12 +96,12 @@ operation show_schedule(call& c) {
   cmd.text = name_of(c);
   return ask(std::move(cmd), [](reply& r) {
     if (r.what != answer::shown) refuse_reply(r);
-    return json_response(shown(list_of(r).all.front()));
+    return json_response(json_of(list_of(r).all.front()));
   });
 }
 
 operation list_schedules(call& c) {
-  const std::uint64_t limit = c.number("limit", default_page, 1, c.limits().page);
+  const std::uint64_t limit = c.number("limit", c.limits().usual_page, 1, c.limits().page);
   command cmd(verb::list_schedules, limit);
   cmd.text = c.parameter("after").value_or("");
   return ask(std::move(cmd), [limit](reply& r) {
@@ -115,7 +113,7 @@ operation list_schedules(call& c) {
         j["next"] = j["schedules"].back()["name"];
         break;
       }
-      j["schedules"].push_back(shown(v));
+      j["schedules"].push_back(json_of(v));
     }
     return json_response(j);
   });

@@ -16,7 +16,6 @@ namespace verge::server::web {
 
 namespace {
 
-constexpr nanoseconds millisecond = 1'000'000;
 constexpr std::uint32_t default_priority = 1024;
 constexpr nanoseconds default_ttr = 60'000 * millisecond;
 

@@ -11,8 +11,6 @@ namespace verge::server::web {
 
 namespace {
 
-constexpr std::uint64_t default_page = 100;
-
 ordered_json survey_json(const survey_view& v) {
   ordered_json j;
   j["tubes"] = ordered_json::array();
@@ -99,7 +97,7 @@ operation list_tasks(call& c) {
   } else {
     refuse_parameter("state", "has to be ready, delayed, reserved or buried");
   }
-  cmd.number = c.number("limit", default_page, 1, c.limits().page);
+  cmd.number = c.number("limit", c.limits().usual_page, 1, c.limits().page);
   cmd.with_body = c.flag("bodies");
   if (const auto after = c.parameter("after")) {
     cmd.from = parse_cursor(*after);
@@ -117,7 +115,7 @@ operation list_tasks(call& c) {
 }
 
 operation list_tubes(call& c) {
-  command cmd(verb::survey, c.number("limit", default_page, 1, c.limits().page));
+  command cmd(verb::survey, c.number("limit", c.limits().usual_page, 1, c.limits().page));
   cmd.text = c.parameter("after").value_or("");
   return ask(std::move(cmd), [](reply& r) {
     if (r.what != answer::shown) refuse_reply(r);

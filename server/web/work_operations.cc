@@ -12,8 +12,6 @@ namespace verge::server::web {
 
 namespace {
 
-constexpr nanoseconds second = 1'000'000'000;
-
 command on_lease(verb what, const call& c) {
   const auto lease = parse_lease(c.part(0));
   if (!lease) refuse_parameter("lease", "has to be one that a reserve gave, like 17.5f0c");

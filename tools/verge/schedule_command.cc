@@ -21,7 +21,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t most_answer = 200U << 10;
-constexpr nanoseconds second = 1'000'000'000;
 
 }  // namespace
 

@@ -42,7 +42,6 @@ int token_command::add() {
   r.per_second = per_second_;
   const wall_time now = wall_now();
   if (!expires_.empty()) {
-    constexpr nanoseconds second = 1'000'000'000;
     const auto length = parse_duration(expires_, second);
     const auto time = parse_rfc3339(expires_);
     if (!length && !time) {
