@@ -17,6 +17,7 @@
 #include <functional>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <base/code_name.h>
@@ -242,6 +243,16 @@ TEST(label, named_behaviours_are_found_again_and_texts_are_the_librarys) {
   const auto& now = named_behaviour(changing, label, nullptr);
   EXPECT_NE(&before, &now);
   EXPECT_EQ(now.fire, changing.fire);
+}
+
+// As with a compiler that has no std::source_location.
+TEST(label, without_label_and_place_a_timer_is_named_after_its_type) {
+  const auto f = [] {};
+  const auto& does = verge::detail::behaviour_with<std::remove_const_t<decltype(f)>>({});
+  EXPECT_NE(verge::detail::named_behaviours::number_of(&does), 0);
+  EXPECT_EQ(&does, &verge::detail::behaviour_with<std::remove_const_t<decltype(f)>>({}));
+  EXPECT_THAT(verge::detail::name_of(does), HasSubstr("is_named_after_its_type"));
+  EXPECT_THAT(verge::detail::name_of(does), testing::Not(HasSubstr("written_as")));
 }
 
 TEST(label, too_many_are_none_and_said_once) {

@@ -56,14 +56,14 @@ struct work_name {
   const char* written{nullptr};  ///< the type of the callable (site.h)
 };
 
+#if defined(__cpp_lib_source_location)
+static_assert(sizeof(code_place) == sizeof(const void*));
 constexpr const void* word_of(const code_place& place) noexcept {
-  if constexpr (sizeof(code_place) == sizeof(const void*)) {
-    return std::bit_cast<const void*>(place);
-  } else {
-    static_cast<void>(place);
-    return nullptr;
-  }
+  return std::bit_cast<const void*>(place);
 }
+#else
+constexpr const void* word_of(const code_place& /*place*/) noexcept { return nullptr; }
+#endif
 
 constexpr work_name name_of(const timer_options& options) noexcept {
   return {.label = options.label, .place = word_of(options.place)};

@@ -42,6 +42,9 @@ struct timer_operations {
   void (*detach)(timer_node&) noexcept;
 };
 
+/// The address of no place, and not null.
+inline constexpr char no_place = 0;
+
 /// What a timer does. One constant per kind of timer and type of callable.
 struct timer_behaviour {
   /// The timer is due. Called by the engine, with no lock held, on the thread that found it due.
@@ -66,7 +69,7 @@ struct timer_behaviour {
   /// What they were given as.
   work_name given{};
   /// The place, if there is no label: one comparison tells that it is that of a call without one.
-  const void* only_place{nullptr};
+  const void* only_place{&no_place};
 };
 
 /// The behaviour `of` with a name: for the same two always the same one, made when it is first
