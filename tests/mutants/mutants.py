@@ -46,8 +46,8 @@ TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test whee
   context_explorer_test context_race_test failures_test scheduler_test dump_test stall_test trace_test
   inspect_test orders_test conformance_test""".split()
 # Of the library, what orders_test has compiled for its hooks (tests/CMakeLists.txt).
-TRACED = """base/fence base/short_lock chan/chan chan/select engine/clockwork engine/dead_nodes engine/hybrid
-  engine/make_engine memory/slab_pool memory/slab_trim net/poller node/node_store sched/scheduling
+TRACED = """base/fence base/short_lock chan/chan chan/select context/callback context/context context/scope
+  engine/clockwork engine/dead_nodes engine/hybrid engine/make_engine memory/slab_pool memory/slab_trim net/poller node/node_store sched/scheduling
   timer/callback timer/handle""".split()
 # Those that are built with the address sanitizer as well, which finds what is leaked or used after its end.
 SANITIZED = """context_test context_callback_test time_test runtime_end_test processor_heap_test fd_test
@@ -296,7 +296,7 @@ def orders_rules(compiler):
     """orders_test: its hooks stand before the library, a part of which is compiled for them."""
     pieces = {"orders_library": [TREE / "src" / f"{p}.cc" for p in TRACED],
               "orders_scenes": [TREE / "tests/orders" / f"{n}.cc" for n in
-                                ("channels", "events", "locks", "memory", "queues", "timers")]}
+                                ("channels", "contexts", "events", "locks", "memory", "queues", "timers")]}
     text = f"""rule link_orders
   command = {compiler} -pthread -Wl,--allow-multiple-definition $in -lgtest -lgtest_main -ldl -o $out
 """
