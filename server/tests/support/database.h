@@ -20,7 +20,7 @@
 
 #include "postgres/link.h"
 
-/// A PostgreSQL of the test's own: in a directory of its own, on a socket in it, as the user
+/// A PostgreSQL of a test's own, or of a benchmark's: in a directory of its own, on a socket in it, as the user
 /// `postgres` where the test runs as root, and ended by its number.
 namespace verge::server::test {
 
@@ -28,9 +28,10 @@ class database {
  public:
   static bool is_installed() { return !programs().empty(); }
 
-  /// `more` are settings, as "name=value". Without them the disk is not waited for.
-  explicit database(std::vector<std::string> more = {}, bool synced = false)
-      : settings_(std::move(more)), synced_(synced), path_(make_directory()) {
+  /// `more` are settings, as "name=value". Unless `synced`, the disk is not waited for.
+  explicit database(std::vector<std::string> more = {}, bool synced = false,
+                    const std::filesystem::path& under = std::filesystem::temp_directory_path())
+      : settings_(std::move(more)), synced_(synced), path_(make_directory(under)) {
     run({programs() + "/initdb", "--pgdata", path_ + "/data", "--auth=trust", "--username=postgres",
          "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"});
     start();
@@ -40,7 +41,7 @@ class database {
       : settings_({"cluster_name=" + name}),
         synced_(synced),
         is_standby_(true),
-        path_(make_directory()) {
+        path_(make_directory(std::filesystem::temp_directory_path())) {
     run({programs() + "/pg_basebackup", "--host=" + primary, "--username=postgres",
          "--pgdata=" + path_ + "/data", "--write-recovery-conf", "--wal-method=stream",
          "--checkpoint=fast", "--no-sync"});
@@ -169,8 +170,8 @@ class database {
   }
 
  private:
-  static std::string make_directory() {
-    std::string name = (std::filesystem::temp_directory_path() / "verge-base-XXXXXX").string();
+  static std::string make_directory(const std::filesystem::path& under) {
+    std::string name = (std::filesystem::absolute(under) / "verge-base-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
     if (::geteuid() == 0) {
       const passwd* const user = ::getpwnam("postgres");
