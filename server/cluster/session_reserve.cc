@@ -141,6 +141,7 @@ verge::task<> session::wait_at_all(std::vector<stop>& all, const command& c) {
   const std::optional<clock::time_point> wait_end =
       soon && (!end || *soon < *end) ? std::optional(std::max(*soon, begun)) : end;
   std::vector<std::pair<std::uint32_t, reply>> got;
+  bool asked = false;  // a reserve that does not wait asks, too
   bool ending = false;
   clock::time_point ended{};
   const auto any = [&](auto what) { return std::any_of(all.begin(), all.end(), what); };
@@ -148,7 +149,7 @@ verge::task<> session::wait_at_all(std::vector<stop>& all, const command& c) {
     const clock::time_point now = clock::now();
     collect();
     for (stop& s : all) listen(s, got);
-    const bool over = wait_end && *wait_end <= now && now > begun;
+    const bool over = asked && wait_end && *wait_end <= now;
     if (!ending && (!got.empty() || left_ || half_closed_ || over)) {
       ending = true;
       ended = now;
@@ -161,6 +162,7 @@ verge::task<> session::wait_at_all(std::vector<stop>& all, const command& c) {
       for (stop& s : all) {
         if (!s.asked && !s.done) ask(s, c, wait_end);
       }
+      asked = true;
     }
     if (!any([](const stop& s) { return s.asked; })) {
       if (ending || !any([](const stop& s) { return !s.done; })) break;

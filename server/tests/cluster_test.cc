@@ -93,6 +93,21 @@ TEST_F(servers, one_serves_as_with_a_directory) {
   EXPECT_EQ(w.ask("put-key k keep 0 60000 30000 2\r\nab\r\n").substr(0, 8), "INSERTED");
 }
 
+TEST_F(servers, hand_out_what_is_ready_to_a_client_that_does_not_wait) {
+  const auto a = start();
+  const auto b = start();
+  wait_for_balance({a.get(), b.get()});
+  wire at_a = to(*a);
+  for (int i = 0; i < 20; ++i) {
+    const std::string tube = "tube" + std::to_string(i);
+    const std::string id = id_in(put(at_a, tube, "now"));
+    at_a.ask("watch " + tube + "\r\n");
+    at_a.ask(i == 0 ? "ignore default\r\n" : "ignore tube" + std::to_string(i - 1) + "\r\n");
+    EXPECT_EQ(at_a.ask("reserve-with-timeout 0\r\n"), "RESERVED " + id + " 3\r\nnow\r\n");
+    EXPECT_EQ(at_a.ask("reserve-with-timeout 0\r\n"), "TIMED_OUT\r\n");
+  }
+}
+
 /// The keys of a batch are looked up together, before any of its commands is executed: what the
 /// commands before have changed counts.
 TEST_F(servers, know_what_became_of_a_key_within_one_batch) {
