@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "time_text.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Checks what ./dev does about packages that are missing, without a package being installed: dpkg,
 # apt, sudo and the build tools are stand-ins, put first in PATH, that write down how they were called.
 #

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A server of a cluster as a process: cluster_node DATABASE LEASE-IN-MILLISECONDS. It prints the
 // port of HTTP, and ends with SIGTERM.
 
