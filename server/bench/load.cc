@@ -80,11 +80,16 @@ double percentile(std::vector<float>& sorted, double p) {
 
 load_figures play(std::uint16_t port, int connections, double seconds,
                   const conversation_maker& make) {
+  return play(std::vector<std::uint16_t>{port}, connections, seconds, make);
+}
+
+load_figures play(const std::vector<std::uint16_t>& ports, int connections, double seconds,
+                  const conversation_maker& make) {
   const socket_closer poll(::epoll_create1(EPOLL_CLOEXEC));
   std::vector<talk> talks(static_cast<std::size_t>(connections));
   for (std::size_t i = 0; i < talks.size(); ++i) {
     talk& t = talks[i];
-    t.socket = socket_closer(connect_to(port));
+    t.socket = socket_closer(connect_to(ports[i % ports.size()]));
     t.what = make(static_cast<int>(i));
     epoll_event e{};
     e.events = EPOLLIN;
@@ -285,6 +290,72 @@ class cancel_conversation final : public conversation {
   std::string request_;
 };
 
+class tube_conversation final : public conversation {
+ public:
+  tube_conversation(const std::string& tube, std::unique_ptr<conversation> what)
+      : choose_("use " + tube + "\r\nwatch " + tube + "\r\nignore default\r\n"),
+        what_(std::move(what)) {}
+  std::string_view request() override { return chosen_ ? what_->request() : choose_; }
+  bool reply(std::string_view r) override {
+    return chosen_ ? what_->reply(r) : std::count(r.begin(), r.end(), '\n') == 3;
+  }
+  bool operation_done(std::string_view r) override {
+    if (chosen_) return what_->operation_done(r);
+    expect(r, "USING ");
+    chosen_ = true;
+    return false;
+  }
+
+ private:
+  std::string choose_;
+  std::unique_ptr<conversation> what_;
+  bool chosen_{false};
+};
+
+class delete_conversation final : public conversation {
+ public:
+  delete_conversation(std::uint64_t count, std::size_t body, int at_once)
+      : left_(count), body_(body, 'b'), at_once_(static_cast<std::uint64_t>(at_once)) {}
+  std::string_view request() override {
+    if (deletes_.empty()) {
+      asked_ = std::min(left_, at_once_);
+      left_ -= asked_;
+      request_.clear();
+      for (std::uint64_t i = 0; i < asked_; ++i) {
+        request_ += fmt::format("put 1024 0 60 {}\r\n{}\r\n", body_.size(), body_);
+      }
+    } else {
+      request_ = deletes_;
+    }
+    return request_;
+  }
+  bool reply(std::string_view r) override {
+    return static_cast<std::uint64_t>(std::count(r.begin(), r.end(), '\n')) >= asked_;
+  }
+  bool operation_done(std::string_view r) override {
+    if (!deletes_.empty()) {
+      expect(r, "DELETED");
+      deletes_.clear();
+      return true;
+    }
+    while (!r.empty()) {
+      expect(r, "INSERTED ");
+      const std::size_t line = r.find("\r\n");
+      deletes_ += "delete " + std::string(r.substr(9, line - 9)) + "\r\n";
+      r.remove_prefix(line + 2);
+    }
+    return false;
+  }
+
+ private:
+  std::uint64_t left_;
+  std::string body_;
+  std::uint64_t at_once_;
+  std::uint64_t asked_{0};
+  std::string request_;
+  std::string deletes_;
+};
+
 /// A command as Redis wants it.
 std::string resp(const std::vector<std::string>& words) {
   std::string out = fmt::format("*{}\r\n", words.size());
@@ -357,6 +428,13 @@ std::unique_ptr<conversation> beanstalk_reserves() {
 std::unique_ptr<conversation> beanstalk_fill(std::uint64_t count, std::size_t body,
                                              int delay_seconds, int at_once) {
   return std::make_unique<fill_conversation>(count, body, delay_seconds, at_once);
+}
+std::unique_ptr<conversation> in_tube(const std::string& tube, std::unique_ptr<conversation> what) {
+  return std::make_unique<tube_conversation>(tube, std::move(what));
+}
+std::unique_ptr<conversation> beanstalk_deletes(std::uint64_t count, std::size_t body,
+                                                int at_once) {
+  return std::make_unique<delete_conversation>(count, body, at_once);
 }
 std::unique_ptr<conversation> beanstalk_cancels(std::size_t body, int number) {
   return std::make_unique<cancel_conversation>(body, number);

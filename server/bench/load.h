@@ -42,6 +42,9 @@ struct load_figures {
 /// Plays so many conversations with a port of this machine, for so long or until all have finished.
 load_figures play(std::uint16_t port, int connections, double seconds,
                   const conversation_maker& make);
+/// The same with several servers: connections go to one after the other.
+load_figures play(const std::vector<std::uint16_t>& ports, int connections, double seconds,
+                  const conversation_maker& make);
 
 // beanstalk's protocol
 std::unique_ptr<conversation> beanstalk_puts(std::size_t body, int delay_seconds);
@@ -51,6 +54,12 @@ std::unique_ptr<conversation> beanstalk_fill(std::uint64_t count, std::size_t bo
                                              int delay_seconds, int at_once);
 /// put-key and cancel in turns.
 std::unique_ptr<conversation> beanstalk_cancels(std::size_t body, int number);
+
+/// The same in a tube: it uses and watches that one alone.
+std::unique_ptr<conversation> in_tube(const std::string& tube, std::unique_ptr<conversation> what);
+/// Puts, and deletes what was put, until so many were deleted; `at_once` are on their way at a
+/// time.
+std::unique_ptr<conversation> beanstalk_deletes(std::uint64_t count, std::size_t body, int at_once);
 
 // Redis' protocol: a sorted set and a hash, moved by scripts.
 std::vector<std::string> redis_scripts();

@@ -16,8 +16,11 @@
 
 #include "broker/committer.h"
 #include "http_bench.h"
+#include "lateness.h"
 #include "load.h"
 #include "peers.h"
+#include "postgres_bench.h"
+#include "report.h"
 
 namespace verge::server::bench {
 
@@ -110,12 +113,6 @@ struct running {
   }
 };
 
-double median(std::vector<double> v) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 class bench_run {
  public:
   explicit bench_run(const tasks_options& o) : options_(o), contenders_(contenders(o)) {}
@@ -145,28 +142,9 @@ class bench_run {
     return only.empty() || std::find(only.begin(), only.end(), part) != only.end();
   }
 
-  void report(const std::string& title, const std::map<std::string, std::vector<load_figures>>& all,
-              const std::vector<std::string>& order) {
-    fmt::print("{}\n", title);
-    for (const std::string& name : order) {
-      const auto found = all.find(name);
-      if (found == all.end()) continue;
-      std::vector<double> rate, p50, p99;
-      for (const load_figures& f : found->second) {
-        rate.push_back(f.per_second);
-        p50.push_back(f.p50_us);
-        p99.push_back(f.p99_us);
-      }
-      const auto [low, high] = std::minmax_element(rate.begin(), rate.end());
-      fmt::print("  {:34} {:>9.0f}/s   ({:.0f} to {:.0f})   p50 {:.0f} us, p99 {:.0f} us\n", name,
-                 median(rate), *low, *high, median(p50), median(p99));
-      json_[title][name] = {{"per_second", median(rate)},
-                            {"all", rate},
-                            {"p50_us", median(p50)},
-                            {"p99_us", median(p99)}};
-    }
-    fmt::print("\n");
-    std::fflush(stdout);
+  void report(const std::string& title, const figures_by_name& all,
+              const std::vector<std::string>& names) {
+    bench::report(json_, title, all, names);
   }
 
   std::vector<std::string> order() const {
@@ -179,7 +157,7 @@ class bench_run {
 
   void puts() {
     for (const int connections : {1, 64, 1024}) {
-      std::map<std::string, std::vector<load_figures>> all;
+      figures_by_name all;
       for (int round = 0; round < options_.rounds; ++round) {
         for (const contender& c : contenders_) {
           if (c.name.find("leases") != std::string::npos) continue;  // not about puts
@@ -201,7 +179,7 @@ class bench_run {
 
   void reserves() {
     for (const int connections : {1, 64}) {
-      std::map<std::string, std::vector<load_figures>> all;
+      figures_by_name all;
       for (int round = 0; round < options_.rounds; ++round) {
         for (const contender& c : contenders_) {
           running r(options_, c);
@@ -273,12 +251,10 @@ class bench_run {
     for (const contender& c : contenders_) {
       if (c.name.find("verge, synced") == std::string::npos) continue;
       running r(options_, c);
-      lateness_of(r.process.port(), c.name, per_second, seconds);
+      json_["lateness"][c.name] = measure_lateness({r.process.port()}, c.name, per_second, seconds);
     }
     fmt::print("\n");
   }
-
-  void lateness_of(std::uint16_t port, const std::string& name, int per_second, int seconds);
 
   void many() {
     const std::uint64_t count = options_.quick ? 200'000 : options_.many;
@@ -319,104 +295,11 @@ class bench_run {
   nlohmann::json json_;
 };
 
-/// A connection that puts tasks with a delay of 1 s, one after the other, and notes when each is
-/// due at the earliest; and one that reserves them.
-class paced_puts final : public conversation {
- public:
-  paced_puts(int per_second, int count, std::vector<wall_time>& due)
-      : gap_(1'000'000'000 / per_second), left_(count), due_(due) {}
-  std::string_view request() override {
-    if (left_-- == 0) return {};
-    while (wall_now() < next_) std::this_thread::sleep_for(std::chrono::microseconds(50));
-    const wall_time now = wall_now();
-    next_ = std::max(next_ + gap_, now - 10 * gap_);
-    if (next_ < now - 100 * gap_) next_ = now;
-    due_.push_back(now + 1'000'000'000);
-    const std::string body = std::to_string(due_.size() - 1);
-    request_ = fmt::format("put 0 1 60 {}\r\n{}\r\n", body.size(), body);
-    return request_;
-  }
-  bool reply(std::string_view r) override { return r.ends_with("\r\n"); }
-  bool operation_done(std::string_view) override { return true; }
-
- private:
-  wall_time gap_;
-  wall_time next_{0};
-  int left_;
-  std::vector<wall_time>& due_;
-  std::string request_;
-};
-
-class timed_reserves final : public conversation {
- public:
-  timed_reserves(std::atomic<int>& left, std::vector<wall_time>& got) : left_(left), got_(got) {}
-  std::string_view request() override {
-    if (!delete_.empty()) return delete_;
-    if (left_.load() <= 0) return {};
-    return "reserve-with-timeout 1\r\n";
-  }
-  bool reply(std::string_view r) override {
-    if (!delete_.empty()) return r.ends_with("\r\n");
-    if (r.starts_with("TIMED_OUT")) return true;
-    const auto line = r.find("\r\n");
-    return line != std::string_view::npos && r.size() > line + 2 && r.ends_with("\r\n");
-  }
-  bool operation_done(std::string_view r) override {
-    if (!delete_.empty()) {
-      delete_.clear();
-      return true;
-    }
-    if (r.starts_with("TIMED_OUT")) return false;
-    const wall_time now = wall_now();
-    const auto line = r.find("\r\n");
-    const std::string number(r.substr(line + 2, r.size() - line - 4));
-    got_[std::stoul(number)] = now;
-    --left_;
-    delete_ = "delete " + std::string(r.substr(9, r.find(' ', 9) - 9)) + "\r\n";
-    return false;
-  }
-
- private:
-  std::atomic<int>& left_;
-  std::vector<wall_time>& got_;
-  std::string delete_;
-};
-
-void bench_run::lateness_of(std::uint16_t port, const std::string& name, int per_second,
-                            int seconds) {
-  const int count = per_second * seconds;
-  std::vector<wall_time> due;
-  due.reserve(static_cast<std::size_t>(count));
-  std::vector<wall_time> got(static_cast<std::size_t>(count), 0);
-  std::atomic<int> left{count};
-  std::thread worker([&] {
-    play(port, 16, 1e9, [&](int) { return std::make_unique<timed_reserves>(left, got); });
-  });
-  play(port, 1, 1e9, [&](int) { return std::make_unique<paced_puts>(per_second, count, due); });
-  worker.join();
-  // The server adds the delay when it has read the put, a little after `due` was noted: so what is
-  // measured is lateness and one way of the put.
-  std::vector<double> late;
-  int early = 0;
-  for (std::size_t i = 0; i < due.size(); ++i) {
-    const double ms = static_cast<double>(got[i] - due[i]) / 1e6;
-    if (ms < 0) ++early;
-    late.push_back(ms);
-  }
-  std::sort(late.begin(), late.end());
-  fmt::print(
-      "lateness, {} due a second: {:34} p50 {:.2f} ms, p99 {:.2f} ms, at most {:.2f} ms, "
-      "{} early\n",
-      per_second, name, late[late.size() / 2], late[late.size() * 99 / 100], late.back(), early);
-  json_["lateness"][name] = {{"p50_ms", late[late.size() / 2]},
-                             {"p99_ms", late[late.size() * 99 / 100]},
-                             {"most_ms", late.back()},
-                             {"early", early}};
-  std::fflush(stdout);
-}
-
 }  // namespace
 
-int run_tasks_bench(const tasks_options& options) { return bench_run(options).run(); }
+int run_tasks_bench(const tasks_options& options) {
+  if (options.store == "postgres") return run_postgres_bench(options);
+  return bench_run(options).run();
+}
 
 }  // namespace verge::server::bench

@@ -63,14 +63,15 @@ enum class verb : std::uint8_t {
   auth,   ///< shows a token; the connection's business
   drain,  ///< takes no more puts
   backup,
-  arrive,      ///< nothing but that the client is there
-  say,         ///< a reply that the protocol has made itself, in its turn; uses up `number` ids
-  give_up,     ///< ends the wait of a reserve, which is answered as if its time had come
-  give_back,   ///< a lease ends as if its connection were closed
-  half_close,  ///< the client will send no more
-  go_on,       ///< the client takes replies again, see client::admits
-  quit,        ///< the client leaves when all before this has been answered
-  leave,       ///< the client is disconnected
+  arrive,        ///< nothing but that the client is there
+  say,           ///< a reply that the protocol has made itself, in its turn; uses up `number` ids
+  give_up,       ///< ends the wait of a reserve, which is answered as if its time had come
+  give_back,     ///< a lease ends as if its connection were closed
+  half_close,    ///< the client will send no more
+  go_on,         ///< the client takes replies again, see client::admits
+  quit,          ///< the client leaves when all before this has been answered
+  leave,         ///< the client is disconnected
+  show_cluster,  ///< the servers that share the tasks
 };
 
 /// Whether the broker can keep the reply to such a command with a once_key: those with bodies are
@@ -225,6 +226,27 @@ struct forecast_view {
   std::optional<wall_time> known_until;
 };
 
+/// The servers that share a database, as one of them has found them. None: this one has its tasks
+/// for itself.
+struct cluster_view {
+  struct server {
+    std::string name;
+    std::string tasks, http, peer;  ///< where it listens; `http` may be empty
+    nanoseconds up{0};
+    std::uint64_t shards{0};
+  };
+  struct shard {
+    std::uint32_t number{0};
+    std::int64_t epoch{0};
+    std::string owner;  ///< empty: none
+    nanoseconds lease_left{0};
+    nanoseconds lag{0};  ///< for how long the oldest task that is not yet ready has been due
+  };
+  std::string answers;  ///< the server that was asked
+  std::vector<server> servers;
+  std::vector<shard> shards;
+};
+
 using shared_push = std::shared_ptr<const push_settings>;
 
 struct schedule;  // schedule.h
@@ -232,7 +254,7 @@ struct schedule_list;
 using shared_schedules = std::shared_ptr<const schedule_list>;
 
 using view = std::variant<task_view, tube_view, server_view, std::vector<std::string>, survey_view,
-                          list_view, forecast_view, shared_push, shared_schedules>;
+                          list_view, forecast_view, shared_push, shared_schedules, cluster_view>;
 
 /// A command that may come twice, because its reply was lost: it is executed once, and the second
 /// one gets the reply to the first, for a day, also over a restart.

@@ -145,6 +145,7 @@ void broker::run(client& c, command& cmd) {
     case verb::survey:
     case verb::list_tasks:
     case verb::forecast:
+    case verb::show_cluster:
     case verb::list_tubes:
     case verb::list_watched:
       return run_show(c, cmd);

@@ -106,6 +106,9 @@ void broker::run_show(client& c, const command& cmd) {
     case verb::forecast:
       shown = forecast(cmd.number);
       break;
+    case verb::show_cluster:
+      shown = cluster_view();
+      break;
     case verb::list_tasks: {
       tube* t = tube_of(c, cmd);
       if (t == nullptr || !may_touch(cmd, *t)) return say(c, answer::not_found);

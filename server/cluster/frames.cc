@@ -165,6 +165,18 @@ template <is_one<forecast_view> T>
 void fields(auto& a, T& v) {
   a(v.minutes, v.known_until);
 }
+template <is_one<cluster_view::server> T>
+void fields(auto& a, T& v) {
+  a(v.name, v.tasks, v.http, v.peer, v.up, v.shards);
+}
+template <is_one<cluster_view::shard> T>
+void fields(auto& a, T& v) {
+  a(v.number, v.epoch, v.owner, v.lease_left, v.lag);
+}
+template <is_one<cluster_view> T>
+void fields(auto& a, T& v) {
+  a(v.answers, v.servers, v.shards);
+}
 template <is_one<once_key> T>
 void fields(auto& a, T& v) {
   a(v.key, v.print);

@@ -90,6 +90,14 @@ roster roster_of(const rows& n, const rows& s) {
 
 }  // namespace
 
+verge::task<roster> read(postgres::link& at) {
+  std::vector<postgres::statement> all;
+  all.push_back({read_nodes, {}});
+  all.push_back({read_shards, {}});
+  const std::vector<rows> found = co_await at.run(all);
+  co_return roster_of(found[0], found[1]);
+}
+
 roster look(postgres::link& at) {
   const std::vector<rows> found = at.run_here({{read_nodes, {}}, {read_shards, {}}});
   return roster_of(found[0], found[1]);
@@ -143,13 +151,7 @@ verge::task<> lease_table::give_up(const std::vector<held_shard>& which) {
   static_cast<void>(co_await link_.run(all));
 }
 
-verge::task<roster> lease_table::read() {
-  std::vector<postgres::statement> all;
-  all.push_back({read_nodes, {}});
-  all.push_back({read_shards, {}});
-  const std::vector<rows> found = co_await link_.run(all);
-  co_return roster_of(found[0], found[1]);
-}
+verge::task<roster> lease_table::read() { co_return co_await cluster::read(link_); }
 
 verge::task<> lease_table::leave(const std::string& me) {
   std::vector<postgres::statement> all;

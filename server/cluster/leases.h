@@ -86,7 +86,9 @@ class lease_table {
   postgres::link link_;
 };
 
-/// What is there now; blocks.
+/// What is there now.
+verge::task<roster> read(postgres::link& at);
+/// The same; blocks.
 roster look(postgres::link& at);
 
 /// Which of the servers is to have a shard: the one with the highest hash of both (rendezvous), so

@@ -10,6 +10,7 @@
 
 #include "../postgres/fault.h"
 #include "../postgres/schema.h"
+#include "lag.h"
 #include "tube_hash.h"
 
 namespace verge::server::cluster {
@@ -100,6 +101,35 @@ std::string membership::trouble() {
 roster membership::known() {
   std::lock_guard held(lock_);
   return known_;
+}
+
+verge::task<cluster_view> membership::survey() {
+  const postgres::pool::loan at = links_.take();
+  const roster all = co_await read(*at);
+  const lags behind = co_await read_lags(*at);
+  cluster_view v;
+  v.answers = options_.me.name;
+  std::map<std::string, std::uint64_t> counts;
+  for (const shard_record& s : all.shards) {
+    cluster_view::shard& one = v.shards.emplace_back();
+    one.number = s.shard;
+    one.epoch = s.epoch;
+    if (s.left > 0ms) one.owner = s.owner;
+    one.lease_left = std::chrono::nanoseconds(s.left).count();
+    if (const auto found = behind.find(s.shard); found != behind.end()) {
+      one.lag = std::chrono::nanoseconds(found->second).count();
+    }
+    ++counts[one.owner];
+  }
+  for (const node_record& n : all.nodes) {
+    v.servers.push_back({.name = n.name,
+                         .tasks = n.tasks,
+                         .http = n.http,
+                         .peer = n.peer,
+                         .up = std::chrono::nanoseconds(n.up).count(),
+                         .shards = counts[n.name]});
+  }
+  co_return v;
 }
 
 void membership::clock_stepped() noexcept {

@@ -73,6 +73,8 @@ class membership {
   /// Why the database does not answer; empty if it does.
   std::string trouble();
   roster known();
+  /// Servers, shards, and how far these are behind, as the database has it now. Throws store_error.
+  verge::task<cluster_view> survey();
   /// Looks at the leases soon.
   void look() noexcept;
   void clock_stepped() noexcept;

@@ -80,6 +80,7 @@ bool is_passed_on(const command& c) noexcept {
     case verb::arrive:
     case verb::say:
     case verb::quit:
+    case verb::show_cluster:
       return false;
     default:
       return !goes_to_all(c.what);
@@ -179,6 +180,8 @@ verge::task<> session::execute_first() {
     left_ = true;
   } else if (taken.what == verb::reserve) {
     co_await reserve(std::move(taken));
+  } else if (taken.what == verb::show_cluster) {
+    co_await show_cluster();
   } else if (!run_here(taken)) {
     co_await gather(std::move(taken));
   }

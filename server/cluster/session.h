@@ -100,6 +100,7 @@ class session final : public lane_listener, public std::enable_shared_from_this<
   verge::task<> gather(command c);
   verge::task<std::vector<reply>> ask_all(const command& c);
   verge::task<> set_schedule(command c);
+  verge::task<> show_cluster();
 
   std::optional<std::uint32_t> shard_of(const command& c) const;
   lane* lane_to(std::uint32_t shard);

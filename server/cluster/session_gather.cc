@@ -139,6 +139,16 @@ verge::task<> session::set_schedule(command c) {
   }
 }
 
+/// The database knows, also what no server has.
+verge::task<> session::show_cluster() {
+  try {
+    cluster_view v = co_await router_.members().survey();
+    tell(shown(std::move(v)));
+  } catch (const store_error& e) {
+    tell(answer::internal_error, 0, e.what());
+  }
+}
+
 verge::task<> session::gather(command c) {
   if (c.what == verb::set_schedule) {
     co_await set_schedule(std::move(c));

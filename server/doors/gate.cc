@@ -159,6 +159,7 @@ scope scope_of(verb v) noexcept {
     case verb::survey:
     case verb::list_tasks:
     case verb::forecast:
+    case verb::show_cluster:
     case verb::list_tubes:
     case verb::show_push:
     case verb::show_schedule:

@@ -26,6 +26,7 @@ class pool {
       if (link_ != nullptr) of_->give_back(std::move(link_));
     }
     link* operator->() const noexcept { return link_.get(); }
+    link& operator*() const noexcept { return *link_; }
 
    private:
     pool* of_;

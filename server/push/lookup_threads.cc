@@ -22,7 +22,7 @@ namespace verge::server::push {
 
 namespace {
 
-constexpr std::size_t most_remembered = 8'192;
+constexpr std::size_t most_names_known = 8'192;
 constexpr std::size_t stack_size = 256U << 10;
 
 /// What is known of a name: how its last lookup went.
@@ -61,7 +61,7 @@ struct lookup_threads::core : std::enable_shared_from_this<lookup_threads::core>
   bool start_thread(running* r) noexcept;
   void look_for_hanging();
   void remember(const std::string& host, rank as) {
-    if (known.size() >= most_remembered) known.clear();
+    if (known.size() >= most_names_known) known.clear();
     known[host] = as;
   }
   void work(running& r);

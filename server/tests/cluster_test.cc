@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,8 +13,11 @@
 #include <vector>
 
 #include "cluster/frames.h"
+#include "cluster/lag.h"
+#include "cluster/tube_hash.h"
 #include "postgres/schema.h"
 #include "serve/server.h"
+#include "support/contract.h"
 #include "support/database.h"
 #include "support/wire.h"
 
@@ -34,6 +38,7 @@ class servers : public testing::Test {
   std::unique_ptr<task_server> start() const {
     server_options o;
     o.listen = verge::endpoint::loopback(0);
+    o.http.emplace().listen = verge::endpoint::loopback(0);
     o.database = base->url();
     o.shards = 24;  // so that each of two servers gets some
     o.mode = durability::written;
@@ -167,6 +172,58 @@ TEST_F(servers, hand_a_task_to_one_client_that_waits_at_many_shards) {
   // What was handed out twice at the same time has been given back: nothing is left, or held.
   EXPECT_EQ(worker.ask("reserve-with-timeout 0\r\n"), "TIMED_OUT\r\n");
   EXPECT_NE(producer.ask("stats\r\n").find("current-jobs-reserved: 0\n"), std::string::npos);
+}
+
+TEST_F(servers, show_one_another_over_http) {
+  const auto a = start();
+  const auto b = start();
+  wait_for_balance({a.get(), b.get()});
+  contract judge(VERGE_OPENAPI);
+  std::set<std::string> answered;
+  for (task_server* const s : {a.get(), b.get()}) {
+    const http_answer got = http_wire(s->http_address()->port()).ask("GET", "/v1/cluster");
+    ASSERT_EQ(judge.fault("GET", "/v1/cluster", got), "");
+    ASSERT_EQ(got.status, 200);
+    const auto shown = got.json();
+    EXPECT_EQ(shown["answers"], s->members()->name());
+    answered.insert(shown["answers"]);
+    std::map<std::string, int> has;
+    for (const auto& one : shown["servers"]) has[one["name"]] = one["shards"];
+    ASSERT_EQ(has.size(), 2U);
+    EXPECT_TRUE(has.contains(a->members()->name()));
+    EXPECT_TRUE(has.contains(b->members()->name()));
+    ASSERT_EQ(shown["shards"].size(), 24U);
+    for (std::size_t i = 0; i < 24; ++i) {
+      const auto& one = shown["shards"][i];
+      EXPECT_EQ(one["shard"], i);
+      // One that is on its way from one to the other has none.
+      if (one.contains("owner")) --has[one["owner"]];
+      EXPECT_GE(one["epoch"], 1);
+    }
+    for (const auto& [name, left] : has) EXPECT_EQ(left, 0) << name;
+  }
+  EXPECT_EQ(answered.size(), 2U);
+}
+
+TEST_F(servers, that_are_not_there_leave_a_lag_that_the_next_one_works_off) {
+  const std::uint32_t shard = cluster::shard_of_tube("mail", 24);
+  postgres::link link(base->options());
+  {
+    const auto s = start();
+    wire w = to(*s);
+    put(w, "mail", "soon", 1);
+    put(w, "mail", "later", 100'000);
+    put(w, "other", "later", 100'000);
+  }
+  // Nobody makes it ready.
+  cluster::lags found;
+  while ((found = cluster::look_at_lags(link))[shard] < 1500ms) std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(found.size(), 1U) << "what is due later is not behind";
+  const auto s = start();
+  wire w = to(*s);
+  w.ask("watch mail\r\n");
+  EXPECT_EQ(w.ask("reserve\r\n").substr(0, 8), "RESERVED");
+  while (!cluster::look_at_lags(link).empty()) std::this_thread::sleep_for(20ms);
 }
 
 TEST_F(servers, hand_their_shards_over_when_they_end) {

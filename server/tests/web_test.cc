@@ -181,7 +181,7 @@ TEST_F(a_web_server, gives_every_response_of_the_contract_and_no_other) {
   expect(200, "GET", "/v1/forecast", "/v1/forecast?minutes=2");
   expect(400, "GET", "/v1/forecast", "/v1/forecast?minutes=0");
   for (const char* const plain :
-       {"/v1/server", "/metrics", "/health", "/ready", "/openapi.json", "/"}) {
+       {"/v1/server", "/v1/cluster", "/metrics", "/health", "/ready", "/openapi.json", "/"}) {
     expect(200, "GET", plain, plain);
     expect(400, "GET", plain, std::string(plain) + "?unknown=1");
   }
@@ -212,6 +212,11 @@ TEST_F(a_web_server, gives_every_response_of_the_contract_and_no_other) {
     return s.ends_with(" 401") || s.ends_with(" 403") || s.ends_with(" 429");
   });
   EXPECT_THAT(unseen, IsEmpty());
+}
+
+TEST_F(a_web_server, that_is_alone_has_no_cluster) {
+  start();
+  EXPECT_EQ(web().ask("GET", "/v1/cluster").json().dump(), R"({"servers":[],"shards":[]})");
 }
 
 // ---- Tasks -------------------------------------------------------------------------------------

@@ -54,6 +54,7 @@ constexpr std::array routes{
     route{"GET", "/v1/server", scope::read, &show_server},
     route{"POST", "/v1/server/drain", scope::admin, &drain_server},
     route{"GET", "/v1/forecast", scope::read, &show_forecast},
+    route{"GET", "/v1/cluster", scope::read, &show_cluster},
     route{"GET", "/v1/events", scope::read, &stream_events},
     route{"GET", "/metrics", scope::read, &show_metrics},
     route{"GET", "/health", scope::open, &show_health},

@@ -48,6 +48,7 @@ operation limit_tube(call& c);
 operation show_server(call& c);
 operation drain_server(call& c);
 operation show_forecast(call& c);
+operation show_cluster(call& c);
 
 // site_operations.cc
 operation show_page(call& c);

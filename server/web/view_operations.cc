@@ -218,6 +218,38 @@ operation drain_server(call& c) {
   return op;
 }
 
+operation show_cluster(call&) {
+  operation op = ask(command(verb::show_cluster), [](reply& r) {
+    if (r.what != answer::shown) refuse_reply(r);
+    const auto& v = std::get<cluster_view>(*r.shown);
+    constexpr nanoseconds millisecond = 1'000'000;
+    ordered_json j;
+    if (!v.answers.empty()) j["answers"] = v.answers;
+    j["servers"] = ordered_json::array();
+    for (const cluster_view::server& s : v.servers) {
+      ordered_json& one = j["servers"].emplace_back();
+      one["name"] = s.name;
+      one["shards"] = s.shards;
+      one["up"] = s.up / millisecond;
+      one["tasks"] = s.tasks;
+      if (!s.http.empty()) one["http"] = s.http;
+      one["peer"] = s.peer;
+    }
+    j["shards"] = ordered_json::array();
+    for (const cluster_view::shard& s : v.shards) {
+      ordered_json& one = j["shards"].emplace_back();
+      one["shard"] = s.number;
+      one["epoch"] = s.epoch;
+      if (!s.owner.empty()) one["owner"] = s.owner;
+      one["lease_left"] = s.lease_left / millisecond;
+      one["lag"] = s.lag / millisecond;
+    }
+    return json_response(j);
+  });
+  op.of_all_tubes = true;
+  return op;
+}
+
 operation show_forecast(call& c) {
   const auto minutes = c.number("minutes", 60, 1, 1'440);
   operation op = ask(command(verb::forecast, minutes), [](reply& r) {

@@ -2,9 +2,11 @@
 
 #include "cluster_command.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
+#include "cluster/lag.h"
 #include "cluster/leases.h"
 #include "postgres/schema.h"
 
@@ -35,8 +37,15 @@ int cluster_command::run() {
       ++counts[s.owner];
     }
   }
-  std::printf("%zu servers, %u shards, %zu without an owner\n", all.nodes.size(), found.shards,
-              free);
+  const cluster::lags behind = cluster::look_at_lags(to);
+  const auto lag_of = [&behind](std::uint32_t shard) {
+    const auto at = behind.find(shard);
+    return at == behind.end() ? 0LL : static_cast<long long>(at->second.count());
+  };
+  long long most = 0;
+  for (const cluster::shard_record& s : all.shards) most = std::max(most, lag_of(s.shard));
+  std::printf("%zu servers, %u shards, %zu without an owner, lag %lld ms at most\n",
+              all.nodes.size(), found.shards, free, most);
   std::printf("%-18s %7s %10s  %-22s %-22s %s\n", "server", "shards", "up", "tasks", "http",
               "peer");
   for (const cluster::node_record& n : all.nodes) {
@@ -45,10 +54,10 @@ int cluster_command::run() {
                 n.http.empty() ? "-" : n.http.c_str(), n.peer.c_str());
   }
   if (!shards_) return 0;
-  std::printf("\n%7s %10s %12s  %s\n", "shard", "epoch", "lease left", "server");
+  std::printf("\n%7s %10s %12s %12s  %s\n", "shard", "epoch", "lease left", "lag", "server");
   for (const cluster::shard_record& s : all.shards) {
-    std::printf("%7u %10lld %10lldms  %s\n", s.shard, static_cast<long long>(s.epoch),
-                static_cast<long long>(s.left.count()),
+    std::printf("%7u %10lld %10lldms %10lldms  %s\n", s.shard, static_cast<long long>(s.epoch),
+                static_cast<long long>(s.left.count()), lag_of(s.shard),
                 s.left.count() <= 0 || s.owner.empty() ? "-" : s.owner.c_str());
   }
   return 0;

@@ -146,9 +146,24 @@ serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
       ->check(CLI::Range(0.1, 600.0))
       ->capture_default_str();
   bench_->add_option("--only", bench_options_.only, "Parts, of which all are taken otherwise")
-      ->check(CLI::IsMember(
-          {"puts", "reserves", "http", "push", "churn", "lateness", "memory", "many"}))
+      ->check(CLI::IsMember({"puts", "reserves", "http", "push", "churn", "lateness", "memory",
+                             "many", "deletes", "idle"}))
       ->delimiter(',');
+  bench_
+      ->add_option(
+          "--store", bench_options_.store,
+          "postgres: servers that share a PostgreSQL, which is started for it, beside one "
+          "on RocksDB and tables of jobs; the parts are puts, reserves, deletes, lateness, "
+          "idle")
+      ->check(CLI::IsMember({"rocksdb", "postgres"}))
+      ->capture_default_str();
+  bench_
+      ->add_option(
+          "--deletes", bench_options_.deletes,
+          "With PostgreSQL: how many rows are deleted, and not vacuumed, before the work is "
+          "measured again")
+      ->check(CLI::Range(1'000ULL, 1'000'000'000ULL))
+      ->capture_default_str();
   bench_->add_option("--many", bench_options_.many, "How many tasks the last part has")
       ->check(CLI::Range(1000ULL, 1'000'000'000ULL))
       ->capture_default_str();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 namespace verge::cluster_test {
@@ -24,6 +25,7 @@ bool may_have_happened(const operation& o) {
 class task_history {
  public:
   std::vector<const operation*> all;
+  std::optional<bool> is_there;  ///< at the end, if the database was looked at
 
   void check(std::vector<std::string>& faults) {
     for (const operation* o : all) {
@@ -31,6 +33,7 @@ class task_history {
       if (o->what == act::hand_out) hand_outs_.push_back(o);
     }
     lost(faults);
+    there(faults);
     const std::size_t before = faults.size();
     for (const operation* h : hand_outs_) again(*h, faults);
     for (const operation* o : all) {
@@ -66,7 +69,14 @@ class task_history {
       if (is_removal(*o) && may_have_happened(*o)) return;
       if (o->what == act::hand_out && o->at_the_end) return;
     }
-    report("lost", *put_, nullptr, faults);
+    if (!is_there.value_or(false)) report("lost", *put_, nullptr, faults);
+  }
+
+  void there(std::vector<std::string>& faults) const {
+    if (!is_there.value_or(false)) return;
+    for (const operation* o : all) {
+      if (is_removal(*o) && o->outcome == result::done) return report("there", *o, put_, faults);
+    }
   }
 
   void again(const operation& h, std::vector<std::string>& faults) const {
@@ -155,9 +165,8 @@ class task_history {
   std::vector<const operation*> hand_outs_;
 };
 
-}  // namespace
-
-std::vector<std::string> check(const std::vector<operation>& history) {
+std::vector<std::string> check_all(const std::vector<operation>& history,
+                                   const std::set<std::uint64_t>* there) {
   std::unordered_map<std::string, std::uint64_t> ids;
   for (const operation& o : history) {
     if (o.id != 0 && !o.key.empty()) ids[o.key] = o.id;
@@ -175,8 +184,22 @@ std::vector<std::string> check(const std::vector<operation>& history) {
       faults.push_back("id " + std::to_string(o.id) + " was given twice");
     }
   }
-  for (auto& [id, t] : tasks) t.check(faults);
+  for (auto& [id, t] : tasks) {
+    if (there != nullptr) t.is_there = there->contains(id);
+    t.check(faults);
+  }
   return faults;
+}
+
+}  // namespace
+
+std::vector<std::string> check(const std::vector<operation>& history) {
+  return check_all(history, nullptr);
+}
+
+std::vector<std::string> check(const std::vector<operation>& history,
+                               const std::set<std::uint64_t>& there) {
+  return check_all(history, &there);
 }
 
 }  // namespace verge::cluster_test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 ///   early      it was handed out before its time
 ///   not found  a command by key did not find it though it was there
 ///   changed    it was handed out with another body
+///   there      its removal was acknowledged, and the database has it
 namespace verge::cluster_test {
 
 enum class act : std::uint8_t { put, hand_out, ack, release, touch, cancel, reschedule };
@@ -45,5 +47,9 @@ struct operation {
 
 /// One line for each thing that cannot be.
 std::vector<std::string> check(const std::vector<operation>& history);
+/// The same when nothing was taken at the end: `there` has the ids of the tasks that the database
+/// has.
+std::vector<std::string> check(const std::vector<operation>& history,
+                               const std::set<std::uint64_t>& there);
 
 }  // namespace verge::cluster_test

@@ -66,6 +66,16 @@ TEST(checker, finds_a_task_that_was_lost) {
   EXPECT_THAT(check({put(0), hand_out(5, "a")}), ElementsAre(StartsWith("lost")));
   EXPECT_THAT(check({put(0), hand_out(5, "a"), on(act::ack, 9, "a", result::unknown)}), IsEmpty());
 }
+TEST(checker, compares_with_what_the_database_has) {
+  EXPECT_THAT(check({put(0), hand_out(5, "a")}, {7}), IsEmpty());
+  EXPECT_THAT(check({put(0), hand_out(5, "a")}, {8}), ElementsAre(StartsWith("lost")));
+  const std::vector<operation> removed{put(0), hand_out(5, "a"), on(act::ack, 10, "a")};
+  EXPECT_THAT(check(removed, {}), IsEmpty());
+  EXPECT_THAT(check(removed, {7}), ElementsAre(StartsWith("there")));
+  const std::vector<operation> perhaps{put(0), on(act::cancel, 10, "", result::unknown)};
+  EXPECT_THAT(check(perhaps, {}), IsEmpty());
+  EXPECT_THAT(check(perhaps, {7}), IsEmpty());
+}
 TEST(checker, finds_a_task_that_is_handed_out_after_its_removal) {
   EXPECT_THAT(check({put(0), hand_out(5, "a"), on(act::ack, 10, "a"), hand_out(200, "b")}),
               ElementsAre(StartsWith("again")));

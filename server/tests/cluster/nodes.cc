@@ -18,8 +18,8 @@
 
 namespace verge::cluster_test {
 
-node::node(std::string database, int lease, std::string fault)
-    : database_(std::move(database)), lease_(lease), fault_(std::move(fault)) {}
+node::node(std::string database, int lease, std::string fault, bool synced)
+    : database_(std::move(database)), lease_(lease), fault_(std::move(fault)), synced_(synced) {}
 
 bool node::start() {
   std::array<int, 2> out{};
@@ -34,7 +34,8 @@ bool node::start() {
     ::close(out[0]);
     ::close(out[1]);
     if (!fault_.empty()) ::setenv("VERGE_FAULT", fault_.c_str(), 1);
-    ::execl(VERGE_CLUSTER_NODE, "cluster_node", database_.c_str(), lease.c_str(), nullptr);
+    ::execl(VERGE_CLUSTER_NODE, "cluster_node", database_.c_str(), lease.c_str(),
+            synced_ ? "synced" : "written", nullptr);
     ::_exit(127);
   }
   ::close(out[1]);

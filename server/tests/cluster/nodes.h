@@ -15,7 +15,8 @@ namespace verge::cluster_test {
 class node {
  public:
   /// On the database behind the proxy in that directory. `fault` is put in; empty: none.
-  node(std::string database, int lease, std::string fault);
+  /// `synced` is what the server wants of the database's disk.
+  node(std::string database, int lease, std::string fault, bool synced = false);
   node(const node&) = delete;
   node& operator=(const node&) = delete;
   ~node() { kill(); }
@@ -34,6 +35,7 @@ class node {
   const std::string database_;
   const int lease_;
   const std::string fault_;
+  const bool synced_;
   pid_t pid_{-1};
   std::uint16_t port_{0};
 };

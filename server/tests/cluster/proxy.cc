@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -51,6 +52,10 @@ proxy::proxy(std::string to) : to_(std::move(to)) {
   if (::bind(listener_, reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||
       ::listen(listener_, 64) != 0) {
     throw std::runtime_error("a proxy cannot listen");
+  }
+  // A standby connects as another user.
+  if (::chmod(path_.c_str(), 0711) != 0 || ::chmod(at.sun_path, 0777) != 0) {
+    throw std::runtime_error("a proxy cannot be reached");
   }
   accepting_ = std::thread([this] { accept(); });
 }

@@ -31,9 +31,15 @@ function end(server) {
   return new Promise(done => { server.removeAllListeners('exit'); server.on('exit', done); server.kill('SIGTERM'); });
 }
 
-/// The same server through a proxy, which lets a test change what its stream of events says.
-function proxied(change) {
+/// The same server through a proxy, which lets a test change what its stream of events says, and
+/// answer paths itself.
+function proxied(change, answers = {}) {
   const proxy = http.createServer((asked, answer) => {
+    if (answers[asked.url]) {
+      answer.writeHead(200, { 'Content-Type': 'application/json' });
+      answer.end(JSON.stringify(answers[asked.url]()));
+      return;
+    }
     const on = http.request(at.url.slice(0, -1) + asked.url, { method: asked.method, headers: asked.headers }, got => {
       answer.writeHead(got.statusCode, got.headers);
       if (asked.url !== '/v1/events') { got.pipe(answer); return; }
@@ -289,6 +295,32 @@ test('warns of a clock that was set, and of a disk that has failed', async () =>
     assert.equal(await text('status'), 'not writing');
     assert.notEqual(await text('tiles'), '', 'what was known is still shown');
     await look('alert');
+  } finally {
+    await page.goto(at.url);
+    await proxy.close();
+    await until(() => document.getElementById('status').textContent === 'live');
+  }
+});
+
+test('shows no cluster where there is none, and the servers and shards of one', async () => {
+  assert.equal(await page.$eval('#cluster', e => e.checkVisibility()), false);
+  const server = name => ({ name, shards: 1, up: 90000, tasks: '127.0.0.1:11300', peer: '127.0.0.1:40000' });
+  const cluster = { answers: 'aaaa', servers: [server('aaaa'), { ...server('bbbb'), http: '127.0.0.1:11381' }],
+    shards: [{ shard: 0, epoch: 7, owner: 'aaaa', lease_left: 9000, lag: 0 }, { shard: 1, epoch: 3, owner: 'bbbb', lease_left: 8000, lag: 250 },
+      { shard: 2, epoch: 12, lease_left: 0, lag: 65000 }] };
+  const proxy = await proxied(state => state, { '/v1/cluster': () => cluster });
+  try {
+    await page.goto(proxy.url);
+    await until(() => document.getElementById('cluster').checkVisibility());
+    assert.equal(await text('cluster-note'), '2 servers, 3 shards, 1 without an owner, lag 1 min 5 s at most. aaaa answers.');
+    const rows = id => page.$$eval('#' + id + ' tr', all => all.map(r => [...r.children].map(c => c.textContent).join(' ')));
+    assert.deepEqual(await rows('cluster-servers'), ['aaaa 1 0.0 s 1 min 30 s 127.0.0.1:11300 –', 'bbbb 1 250 ms 1 min 30 s 127.0.0.1:11300 127.0.0.1:11381']);
+    assert.deepEqual(await rows('cluster-shards'), ['0 aaaa 7 9.0 s 0.0 s', '1 bbbb 3 8.0 s 250 ms', '2 none 12 0.0 s 1 min 5 s']);
+    await page.$eval('#cluster-details', e => { e.open = true; });
+    await look('cluster');
+    // What changes is seen without a reload.
+    cluster.shards[2] = { ...cluster.shards[2], owner: 'bbbb', epoch: 13, lag: 0 };
+    await until(() => document.getElementById('cluster-note').textContent.includes('none without an owner'));
   } finally {
     await page.goto(at.url);
     await proxy.close();

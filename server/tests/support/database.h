@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,7 +21,7 @@
 
 #include "postgres/link.h"
 
-/// A PostgreSQL of the test's own: in a directory of its own, on a socket in it, as the user
+/// A PostgreSQL of a test's own, or of a benchmark's: in a directory of its own, on a socket in it, as the user
 /// `postgres` where the test runs as root, and ended by its number.
 namespace verge::server::test {
 
@@ -27,20 +29,23 @@ class database {
  public:
   static bool is_installed() { return !programs().empty(); }
 
-  /// `more` are settings, as "name=value". Without them the disk is not waited for.
-  explicit database(std::vector<std::string> more = {}, bool synced = false)
-      : settings_(std::move(more)), synced_(synced) {
-    std::string name = (std::filesystem::temp_directory_path() / "verge-base-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = name;
-    if (::geteuid() == 0) {
-      const passwd* const user = ::getpwnam("postgres");
-      if (user == nullptr || ::chown(path_.c_str(), user->pw_uid, user->pw_gid) != 0) {
-        throw std::runtime_error("there is no user postgres");
-      }
-    }
+  /// `more` are settings, as "name=value". Unless `synced`, the disk is not waited for.
+  explicit database(std::vector<std::string> more = {}, bool synced = false,
+                    const std::filesystem::path& under = std::filesystem::temp_directory_path())
+      : settings_(std::move(more)), synced_(synced), path_(make_directory(under)) {
     run({programs() + "/initdb", "--pgdata", path_ + "/data", "--auth=trust", "--username=postgres",
          "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"});
+    start();
+  }
+  /// A standby of the database whose socket is in the directory `primary`, known there by `name`.
+  database(const std::string& primary, const std::string& name, bool synced)
+      : settings_({"cluster_name=" + name}),
+        synced_(synced),
+        is_standby_(true),
+        path_(make_directory(std::filesystem::temp_directory_path())) {
+    run({programs() + "/pg_basebackup", "--host=" + primary, "--username=postgres",
+         "--pgdata=" + path_ + "/data", "--write-recovery-conf", "--wal-method=stream",
+         "--checkpoint=fast", "--no-sync"});
     start();
   }
   database(const database&) = delete;
@@ -78,6 +83,9 @@ class database {
         postgres::link(options()).run_here({{"SELECT 1::int8", {}}});
         return;
       } catch (const store_error& e) {
+        // A link refuses a standby, which answers then.
+        const std::string why = e.what();
+        if (is_standby_ && why.find("is a standby") != std::string::npos) return;
         if (i == 6000) throw;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -87,12 +95,31 @@ class database {
   void stop() { end(SIGINT); }
   /// As when the machine stops.
   void crash() { end(SIGQUIT); }
+  /// kill -9. Its processes end when they notice; the segment that marks the directory as in use
+  /// would stay in the kernel.
+  void kill() {
+    std::ifstream in(path_ + "/data/postmaster.pid");
+    std::string line;
+    for (int i = 0; i < 7; ++i) std::getline(in, line);
+    end(SIGKILL);
+    const std::size_t space = line.find_last_of(' ');
+    if (space != std::string::npos) ::shmctl(std::stoi(line.substr(space)), IPC_RMID, nullptr);
+  }
+  /// The standby takes writes from now on.
+  void promote() {
+    run({programs() + "/pg_ctl", "promote", "--wait", "--pgdata=" + path_ + "/data"});
+    is_standby_ = false;
+  }
 
   std::string directory() const { return path_; }
   pid_t pid() const noexcept { return pid_; }
   std::string url() const { return url_at(path_); }
   static std::string url_at(const std::string& directory) {
     return "postgresql://postgres@/postgres?host=" + directory;
+  }
+  /// One of the two, whichever takes writes.
+  static std::string url_of(const database& one, const database& other) {
+    return url_at(one.path_ + "," + other.path_) + "&target_session_attrs=read-write";
   }
   postgres::link_options options() const { return {.url = url(), .must_sync = synced_}; }
 
@@ -144,6 +171,17 @@ class database {
   }
 
  private:
+  static std::string make_directory(const std::filesystem::path& under) {
+    std::string name = (std::filesystem::absolute(under) / "verge-base-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    if (::geteuid() == 0) {
+      const passwd* const user = ::getpwnam("postgres");
+      if (user == nullptr || ::chown(name.c_str(), user->pw_uid, user->pw_gid) != 0) {
+        throw std::runtime_error("there is no user postgres");
+      }
+    }
+    return name;
+  }
   void end(int signal) {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGCONT);
@@ -155,6 +193,7 @@ class database {
 
   std::vector<std::string> settings_;
   bool synced_;
+  bool is_standby_{false};
   std::string path_;
   pid_t pid_{-1};
 };
