@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host and a scheduler for one engine and nothing else: what fires runs at once, and no thread
 // sleeps or waits. For benchmarks and tests of an engine alone, which set the clock and the
 // processor.

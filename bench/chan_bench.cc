@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The cost of tasks and channels: a switch, a hand-over, a send with room, a select, a task.
 //
 // All run inside one task on one processor, unless noted otherwise, to measure the code and not

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The cost of reading the time: alone, and among cache misses, which a fenced read keeps from
 // overlapping.
 #include <benchmark/benchmark.h>

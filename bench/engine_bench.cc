@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Compares the engines on typical uses of timers. Prints Markdown tables.
 //
 //   engine_bench [--smallest=TIMERS] [--largest=TIMERS] [--rounds=ROUNDS] [--engines=NAME,NAME]

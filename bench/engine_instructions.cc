@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The instruction counts of the engines by callgrind: a figure that does not depend on the load of
 // the machine.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Compares verge with Go in one run: Go's own timer benchmarks, task switches, hand-overs and
 // lateness.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The hybrid engine over a long run, and at a hundred million timers.
 //
 //   hybrid_soak churn [PAIRS]     start and stop timers among 10,000 live ones, with deadlines of 1

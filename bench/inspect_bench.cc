@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the inspector costs a program with many timers, in one run with and without it.
 //
 //   inspect_bench [--timers=N] [--windows=N] [--seconds=S]    default: 1000000, 6, 5

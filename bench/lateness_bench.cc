@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How late timers are, and what that costs: a thousand a second, one at a time.
 //
 //   lateness_bench [--firings=N] [--rounds=ROUNDS] [--busy=THREADS]     default: 2000, 3, 0

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What counting costs: engine_bench of this tree and of the same tree built with VERGE_COUNTERS=OFF,
 # taking turns, so that a slow moment of the machine affects both. Prints the medians of each line.
 #

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Compares the 4-ary heap with alternative heaps. Prints Markdown tables.
 //
 //   quad_heap_bench [--largest=TIMERS] [--rounds=ROUNDS]        default: 10000000 and 5

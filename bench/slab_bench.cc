@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The cost of a node from a slab and from malloc: one at a time, many, and from thread to thread.
 #include <benchmark/benchmark.h>
 #include <memory/slab.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the standalone benchmark programs: their options, and how rounds become one figure.
 #pragma once
 

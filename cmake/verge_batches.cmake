@@ -4,5 +4,8 @@
 function(verge_in_batches target size)
   if(VERGE_BATCHES)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+    # g++ takes a file of a batch for a header, and warns of coroutines with local types in it.
+    target_compile_options(${target} PRIVATE
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Concurrent tasks that communicate through channels: jobs go in, results come out, and a wait that
 // takes too long ends.
 

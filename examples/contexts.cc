@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One request, handled by several tasks and a thread that does not use verge, with one deadline:
 // when the first backend has answered, or the deadline has passed, the rest is cancelled.
 

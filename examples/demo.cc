@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The demonstration: a shop with a million open orders, each with a reminder unless it is paid.
 //
 //   ./dev demo [--quick] [--timers N] [--engine NAME]

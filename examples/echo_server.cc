@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A server that sends back what it receives, with a deadline on every connection. With a port as
 // its argument, or 0 for one that the system chooses, it serves there until it is stopped; without
 // one it tests itself, and disconnects a silent client.

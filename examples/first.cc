@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The README's first example.
 
 #include <verge/time.h>

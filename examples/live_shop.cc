@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The inspector on a program that never ends: a shop with a million open orders.
 //
 //   ./dev demo --inspect [--timers N] [--port P] [--seconds N] [--quick]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What docs/observability.md shows: the inspector, labels, stalls, a dump and a trace.
 
 #include <verge/verge.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge::timer_queue inside an existing event loop: no threads, no runtime, only poll().
 //
 // The loop echoes what arrives on a socket. Each message extends the idle time-out; when nothing

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A test in simulated time of code that takes a day: it takes no real time, and the result is the
 // same on every run. The code under test does not know it.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Timers beyond the first example: periodic timers, missed ticks, time points, slack, precise
 // timers, and errors. And the use of an explicit runtime.
 

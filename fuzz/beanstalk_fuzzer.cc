@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The parser of beanstalk's protocol: the same bytes in one piece, byte by byte, and in pieces that
 // the input chooses give the same commands.
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the targets as OSS-Fuzz asks: with its CXX, CXXFLAGS and LIB_FUZZING_ENGINE, into OUT, each
 # with its corpus. Without them, for this machine: ./dev check fuzz. (-fsanitize=function does not work
 # with coroutines in clang 14.)

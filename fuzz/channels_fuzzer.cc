@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Channels and select among tasks, against a model: every value that a send reports as sent is
 // received once, those of one channel in order; no task waits beside another that it could be
 // served by; and when all channels are closed every task ends.

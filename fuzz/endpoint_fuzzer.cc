@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Addresses as text: what is parsed is printed as text that parses to the same.
 
 #include <verge/endpoint.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every engine in simulated time, by a string of operations, against a list of times.
 //
 // The heaps and hybrid fire a timer exactly when it is due, and those of one moment in any order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fuzzer's input, read as choices and numbers. At its end everything is zero.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Gives a target what fuzzing has kept, file by file: fuzz_replay NAME FOLDER..
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // timer_queue against a multimap: a string of operations, and after each the two agree.
 
 #include <verge/queue.h>

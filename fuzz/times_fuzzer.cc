@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lengths and points of time: as text, there and back; as numbers, without overflow and never
 // early.
 

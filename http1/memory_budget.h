@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A limit on the memory of the buffers of all connections.
 //
 //   http::memory_budget budget(512 << 20);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A request as request_parser makes it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses HTTP/1.0 and HTTP/1.1 requests from bytes that arrive in any pieces.
 //
 //   http::request_parser parser(limits);

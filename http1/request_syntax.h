@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of RFC 9110, 9112 and 3986 that Boost.Beast does not check: pure functions of text.
 #pragma once
 

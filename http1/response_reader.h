@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads an HTTP/1.1 response from bytes that arrive in any pieces, for a client that wants its
 // status, a few headers, and the beginning of its body.
 //

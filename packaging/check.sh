@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The recipes for other package managers.
 #
 #   packaging/check.sh read WORK       what can be said without building: ./dev test does that

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Where the project is found. The one place is HOMEPAGE_URL in CMakeLists.txt; package managers want it
 # in files of their own, which this writes anew. A test compares them.
 # usage: packaging/homepage.sh [URL]     without a URL: the files that have another one than CMakeLists.txt

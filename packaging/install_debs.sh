@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs Debian packages as a user would, with apt, which resolves what they depend on and runs their
 # scripts, into a new Debian 12 in a folder; runs the autopkgtest there; removes them again.
 # usage: packaging/install_debs.sh DEBS TREE WORK     DEBS has the packages, TREE the source package

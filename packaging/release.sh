@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What a release gives to package managers, out of its tag: the port for vcpkg, with the commit that
 # it fetches, and the wrap for Meson.
 # usage: packaging/release.sh TAG FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whether the workflow for GitHub can work: what it calls is there, and each row gets what it needs.
 
 usage: packaging/workflow.py FILE

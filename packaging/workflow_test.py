@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What workflow.py finds in a workflow that cannot work."""
 
 import pathlib

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Arithmetic on times, at the ends of the range and against a plain 128-bit reference. Under the
 // undefined-behaviour sanitizer these tests also show that nothing overflows.
 #include <clock/arithmetic.h>

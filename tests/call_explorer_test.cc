@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The calls of one timer under every schedule: explorer/call_world.h has what is checked.
 
 #include <explorer/call_world.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The calls of one timer do not overlap, each happens before the next, and none is lost: on several
 // processors, in real time. Under the thread sanitizer two overlapping calls are a data race on the
 // plain counters of the functions.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Cancellation: a waiting task stops waiting, whatever it waits for, and nothing is lost.
 
 #include <gmock/gmock.h>

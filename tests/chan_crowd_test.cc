@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Channels with many concurrent tasks and threads at both ends.
 
 #include <gtest/gtest.h>

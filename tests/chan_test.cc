@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Channels: order, blocking, closing, both ends, and misuse, one step after the other. Many tasks
 // and threads on them at once are in chan_crowd_test.cc.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The channels of timers close when their runtime ends: waiting receivers are woken, and later ones
 // do not wait.
 

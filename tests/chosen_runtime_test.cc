@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Timers, tasks, sleeps and contexts on a runtime passed by the caller, from a thread that is not
 // its worker.
 

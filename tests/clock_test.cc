@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <clock/fast_clock.h>
 #include <clock/true_clock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // after_func(ctx, f): when f is called, what waits for it, and what is freed.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The cost of contexts: allocations, timers, places in the tree, stack.
 
 #include <gtest/gtest.h>

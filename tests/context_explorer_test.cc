@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Contexts under every schedule: explorer/context_world.h has what is checked.
 
 #include <explorer/context_world.h>

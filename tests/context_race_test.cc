@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Contexts: races of all operations.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Contexts: what is specific to verge. Common behaviour with Go is in conformance/context_test.cc,
 // waiting under one in under_test.cc, after_func in context_callback_test.cc, costs in
 // context_cost_test.cc, races in context_race_test.cc.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The default number of processors: what the affinity mask and control groups allow.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The default runtime: it starts on first use, ends with the program whatever is pending, and
 // starts again in the child of a fork. Each test is a separate process, as it is about start and
 // end.

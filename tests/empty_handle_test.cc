@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One rule for empty handles: they can be moved, assigned to, swapped, tested and destroyed;
 // cancelling through one does nothing, as cancelling is allowed any number of times. Everything
 // else throws std::logic_error, with a text that says what to do. (Sockets return net_errc::closed,

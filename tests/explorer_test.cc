@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The explorer itself: small programs with known faults and known numbers of schedules.
 #include <explorer/explored.h>
 #include <explorer/explorer.h>

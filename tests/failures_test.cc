@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A process in which a request for memory, a mapping, a thread or a descriptor fails: the nth, and
 // some after it, for every n. The result is an exception of the documented kind, or nothing; and
 // everything else continues to work. Each life is a separate process.

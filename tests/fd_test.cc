@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Any pollable descriptor, through verge::fd.
 
 #include <fcntl.h>

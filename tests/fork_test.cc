@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Using a runtime from before a fork throws in the child, where its threads do not exist. It throws
 // at once; a child that blocks instead is ended by an alarm.
 

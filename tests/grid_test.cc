@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tickers on an absolute grid: start + n * period, whenever they are made.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Groups of tasks: results, failures, cancellation; in simulated time, and with threads.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The hybrid engine's timers under every schedule: explorer/hybrid_world.h has what is checked.
 
 #include <explorer/explored.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the hybrid engine promises beyond what every engine does: memory in proportion to live
 // timers, order to the nanosecond across all its parts, no lock for stop and for later resets.
 

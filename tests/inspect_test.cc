@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The inspector: what it serves, and to which requests.
 
 #include <verge/inspect.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A task has ended after all of its code has run, on any thread.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What timers are called by: labels, and the places where they were made.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The layers of docs/architecture.md: its tables say which folder of src/, and of the task server,
 // includes which, and here the include graphs are computed and held to them.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the library says goes to one handler; its threads have names.
 
 #include <verge/log.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a ticker does with ticks that are not received in time: the three policies, as drawn in
 // verge/time.h, exact to the nanosecond.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Mistakes in the use of the library that a compiler finds, and its messages. The files in
 // mistakes/ are compiled; in each, a line with a comment "warning: TEXT" or "error: TEXT" must give
 // exactly one such message, with that text in it, and no other line any.

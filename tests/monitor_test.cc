@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the system monitor repairs, and that there is nothing to repair otherwise.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sockets other than TCP: datagrams, Unix sockets; and addresses.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Connections: bytes, closing, and the end of their runtime. Errors and concurrent waits are in
 // net_waiting_test.cc, other sockets in net_kinds_test.cc, deadlines in conformance/net_test.cc.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Connections: errors, concurrent waits, and limits.
 
 #include <gtest/gtest.h>

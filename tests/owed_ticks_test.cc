@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The ticks that a ticker owes: how many, and of which time.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The network poller: breaks, time-outs in nanoseconds with every method of waiting, sources and
 // stale events.
 #include <base/runtime_thread.h>

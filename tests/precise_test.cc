@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Precise timers: they come up ahead of their time, and fire at it. Nothing here depends on how
 // late they are, which depends on the machine: `verge bench` and docs/timers.md have that.
 

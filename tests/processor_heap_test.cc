@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What processor_heap does with pending timers whose handle is destroyed: they are left to the
 // heap, which frees them when it reaches them, and keeps their memory with its processor.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Rules for the source tree that a compiler does not check.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The memory of the 4-ary heap: when it allocates, what it releases, and that it is unchanged when
 // out of memory.
 #include <gtest/gtest.h>

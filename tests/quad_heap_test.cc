@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The 4-ary heap: its ends, its layout, its change notifications, filter and verify. The comparison
 // with a model is in quad_heap_walk_test.cc, memory in quad_heap_memory_test.cc.
 #include <gtest/gtest.h>

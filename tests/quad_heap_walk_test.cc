@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The 4-ary heap compared with a simple model: a sorted set of (when, node). Random walks, ten
 // million steps and more at sizes from 0 to a million; VERGE_TEST_SCALE=quick makes them shorter,
 // for the sanitizers.

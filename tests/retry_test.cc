@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Retries: the pauses, the limits, the caller's deadline; in simulated time, exact.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The local run queue: order, overflow, stealing, and that nothing is lost or run twice while
 // thieves steal.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a runtime ends: it waits for what runs, destroys what is suspended, and handles stay valid,
 // even while other threads use them.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The runtime as a whole: changing the number of processors, blocking calls, idleness and figures.
 
 #include <gmock/gmock.h>

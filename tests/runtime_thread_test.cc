@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Threads that cannot be started: the error message.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The parts of the live scheduler, each alone: what is shared between processors, which of them are
 // idle, the turn to poll, what the monitor sees, the jobs there are. What they do together is in
 // scheduler_test.cc, monitor_test.cc and stuck_test.cc.

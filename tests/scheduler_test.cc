@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which thread runs what, and which is woken for it: stealing of timers, the global queue, the
 // breaks of the poll, and the figures that count them.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // select: which case takes place, what happens to the others, fairness, and concurrency.
 
 #include <gmock/gmock.h>

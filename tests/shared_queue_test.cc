@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // shared_timer_queue and loop_timers: one thread runs the queue, others use it.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // short_lock among many threads that sleep for it.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge::clock in simulated time, on every engine: it is the simulated time for all participants,
 // on any kind of thread, and the kernel's for all others.
 //

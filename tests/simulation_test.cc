@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Simulated time beyond the conformance list: plain threads, ends, errors.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The slab: nodes, how a reused node is distinguished from its predecessor, memory, and misuse.
 // Concurrency is in slab_threads_test.cc.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The slab with many threads: allocation, freeing, threads that end meanwhile, and the slots that
 // identify threads.
 #include <gtest/gtest.h>

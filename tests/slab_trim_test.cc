@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory that comes back: what a pool gives back, what it keeps, and that addresses stay valid.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Timers that may be late share their wake-ups, on every engine.
 
 #include <clock/arithmetic.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The report, in a build with assertions, of a handle whose destructor waits long for its callback.
 
 #include <gtest/gtest.h>

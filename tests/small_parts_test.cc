@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Parts of a few lines each, for which faults that were put in had been overlooked: repeated system
 // calls, fences, notes, the descriptor that is an alarm, memory that there is not, numbers of
 // threads, figures of lateness, equal addresses, and what is left of a channel after an error.

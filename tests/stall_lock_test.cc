@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Stalls of threads that hold a lock which a report must not need: the allocator's, the dynamic
 // linker's.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Turns that hold a processor for long are counted, and reported with a backtrace.
 
 #include <verge/stall.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Broken invariants: every cell of the table of docs/state-machine.md that says `bad`, and every
 // invalid argument, stop the process with the timer, its state and the operation in the message.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The state machine under every schedule: see explorer/explorer.h for how, explorer/checks.h for
 // what is checked, explorer/scenarios.h for what is done. Each test prints how many schedules it
 // ran.

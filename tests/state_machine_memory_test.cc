@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The state machine out of memory: the allocator fails at every point in turn, and each operation
 // leaves everything unchanged and can be repeated.
 #include <engine/ten_states/bad_timer.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Mutation tests: bugs that the machine must not have, injected one at a time.
 //
 // Each mutant (engine/ten_states/mutation.h) is the machine with one historic bug. It must be

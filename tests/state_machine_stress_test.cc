@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The state machine on real threads, for the thread sanitizer and for what the explorer cannot
 // find: memory reordering. Processors run, adjust, clear and move their timers, and check each
 // other's, while other threads stop and reset all of them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The table of docs/state-machine.md, cell by cell: each operation on a timer in each state,
 // single-threaded. The state changes are compared with the cell. The cells that say `bad` are in
 // state_machine_bad_test.cc.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Many threads, tasks and callbacks start, stop, reset, detach and destroy the same timers while
 // the number of processors changes. Afterwards every timer is checked:
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tasks and callbacks that block outside verge::blocking: more of them than processors, and
 // everything else continues.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A thread may lose its core anywhere, for as long as the kernel likes. Other threads' timers and
 // tasks do not wait for it: wherever it was on its way to wake a thread, another one does.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tasks: results, exceptions, ownership, concurrency.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The time API beyond the conformance list: what may be called, what is thrown, where exceptions
 // are reported, and the lifetime of handles and functions.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The queue of the hybrid engine alone, as verge::timer_queue: one thread, arbitrary times.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // timer_wheel alone, against a sorted set, at times and with limits that are hard on it: exactly at
 // the boundaries of slots, and out of steps in the middle of a large slot.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Recordings of a runtime: the schema of Chrome's JSON, nesting, and that recording changes
 // nothing.
 

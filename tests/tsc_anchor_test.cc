@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The fast clock's arithmetic on a simulated machine: the test controls its counter and its
 // kernel's clock, including behaviour that cannot be provoked on a real one.
 #include <clock/tsc_anchor.h>

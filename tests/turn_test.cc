@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A turn of a task: a task that always finds something to do still lets the others run.
 
 #include <gtest/gtest.h>

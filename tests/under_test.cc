@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Waiting under a context: every wait ends when the context is done.
 
 #include <gmock/gmock.h>

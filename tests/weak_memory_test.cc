@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The explorer's model of C++'s memory orders, held to the litmus tests that everyone knows: each
 // with the exact set of outcomes that it allows. And the first part of the library under it.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The wheels from a user's view: invalid options, delays that they keep inexactly or not at all,
 // and their threads.
 

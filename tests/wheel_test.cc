@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The two wheels and the delay queue alone: no thread, no clock, every step verified.
 
 #include <gmock/gmock.h>

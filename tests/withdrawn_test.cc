@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What an operation has done when it is given up: by timeout(), by under(), with its task. One test
 // per kind of operation; docs/tasks-and-channels.md has the same table.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The words of comments, documents, error texts and test names. They are written in the plain
 // technical English of the C++ standard; this test finds words that are not part of it.
 

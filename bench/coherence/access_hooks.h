@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the compiler calls for every access with -fsanitize=thread, to be linked in place of the
 // thread sanitizer. Each access is made as it is, and a function of the including file is told
 // before:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model of private caches: which core has which line, and how often one has to be fetched from
 // another core.
 //

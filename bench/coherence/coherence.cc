@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How many cache lines an operation on timers fetches from other cores, for any number of cores,
 // counted on a machine that has few.
 //

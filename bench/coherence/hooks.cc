@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tells the model of every access of the code that is compiled for it.
 //
 // One thread at a time makes accesses that count (coherence.cc), so the model needs no lock.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the compiler calls with -fsanitize=thread for accesses that are not atomic, and for what
 // needs no model, to be linked in place of the thread sanitizer. The including file has defined
 //

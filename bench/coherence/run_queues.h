@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The run queues of all processors, and what workers do to them. Compiled with the hooks.
 #pragma once
 

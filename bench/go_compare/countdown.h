@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Like sync.WaitGroup on Go's side: tasks arrive, one waits for the last of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters and results of one round of a workload, the same for verge and for Go.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Go's side of the comparison: the program in bench/go, built where Go is installed, started once,
 // and asked for one round at a time over its standard input and output. bench/go/main.go describes
 // the lines that are exchanged.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that an idle runtime with timers that are far away does nothing.
 #pragma once
 

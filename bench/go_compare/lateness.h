@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How late timers are: the workloads that take samples, one for each of bench/go/lateness.go.
 #pragma once
 

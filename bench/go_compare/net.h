@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sockets: the workloads of bench/go/net.go.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The comparison as a table, line by line while it runs, and as JSON at its end.
 #pragma once
 

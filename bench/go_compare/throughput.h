@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What timers cost: the workloads that count operations, one for each of bench/go/throughput.go.
 #pragma once
 

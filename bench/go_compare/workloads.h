@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // verge's side of the comparison: for every workload of bench/go the same through verge's own API.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // No timer system at all: a loop that sleeps until the next deadline. What the kernel gives, beside
 // which the lateness of the others is seen.
 

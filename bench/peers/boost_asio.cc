@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Boost.Asio: a steady_timer for each, on one io_context.
 //
 // For a single thread the io_context is told so (BOOST_ASIO_CONCURRENCY_HINT_UNSAFE), which removes

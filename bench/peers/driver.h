@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workloads of workloads.md for all linked systems, each of which provides an adapter.
 //
 // An adapter is one instance of the system, with no timers at first:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libev: an ev_timer for each.
 //
 // The loop's time is that of its last turn: it is brought up to date before each operation. A

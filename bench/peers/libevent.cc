@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libevent: an event for each, from event_new, with a time-out and no descriptor.
 //
 // Locks only where threads share the base. For lateness the base is made with

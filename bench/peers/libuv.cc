@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libuv: a uv_timer_t for each.
 //
 // A handle's memory may be freed only after uv_close and a turn of the loop, so a stopped timer is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The systems that are linked into the tool, one function for each, in the file of its name.
 #pragma once
 

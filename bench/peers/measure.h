@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tools of all workloads: clocks, memory, random deadlines, and counting of callbacks.
 #pragma once
 

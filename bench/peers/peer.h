@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A peer: a timer system, ours or another, that performs one measurement at a time.
 //
 // The tool sends a request and gets an answer; between processes each is one line of text. The same

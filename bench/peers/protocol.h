@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests and answers as lines between processes; peer.h describes them.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge::timer_queue: the queue of the hybrid engine alone, for existing event loops.
 
 #include <verge/clock.h>

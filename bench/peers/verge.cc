@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge itself: a runtime with the requested engine, and handles, as in a program.
 //
 // The workload runs as a task of the runtime, as goroutines do on Go's side; callbacks run on

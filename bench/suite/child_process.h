@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A child program, controlled line by line over its standard input and output.
 #pragma once
 

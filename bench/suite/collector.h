@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collects the answers of a run and computes figures from them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares two reports: what has changed by more than the noise.
 //
 // A figure has changed if the repetitions of the two runs do not overlap and the medians differ by

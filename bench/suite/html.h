@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The report as a page: one file, with everything in it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The peers that are programs in other languages: bench/peers/go, netty and tokio. Each is built on
 // first use, without the network, from Debian's packages.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of a run, in memory and as JSON. workloads.md documents the JSON.
 #pragma once
 

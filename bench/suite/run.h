@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run: every system at every piece of work, repetition by repetition.
 //
 // The machine's speed drifts, so the systems alternate: each repetition of a piece of work runs all

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From samples to figures.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All systems that can be measured, by name, and how each is started.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line's words for systems, workloads and numbers. An unknown one throws
 // std::invalid_argument with the list of the known ones.
 #pragma once

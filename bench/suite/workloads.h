@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workloads by name, and the sizes at which each is run; workloads.md defines them.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The instructions that one start, stop, reset and firing take, by callgrind, against bounds of
 # about twice what they were when the bounds were set (in brackets): a change that doubles the work
 # of an operation fails here, on any machine. And what is documented as constant time must be: with

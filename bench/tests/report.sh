@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The report in a browser without a window: it draws itself without errors and without the network,
 # light on a light background and dark on a dark one, and there is something to see. Another page of
 # ours checks the screenshots, in the same browser.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The parts of verge bench: figures, reports, their comparison, the words it takes, and what its
 // systems answer.
 

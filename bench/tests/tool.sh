@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `verge bench` from a user's side.
 #
 #   tool.sh CASE, with VERGE, the tool, in the environment

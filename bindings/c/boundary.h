@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every function of libverge-c does at the boundary: no exception leaves, options of any size
 // come in, and a C callback becomes a callable.
 #pragma once

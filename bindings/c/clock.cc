@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The version, errors, the clock.
 
 #include <verge/clock.h>

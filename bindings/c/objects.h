@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the opaque types of verge_c.h are.
 #pragma once
 

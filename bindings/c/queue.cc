@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The queue for an event loop.
 
 #include <verge/loop.h>

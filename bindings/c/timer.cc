@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Timers of a runtime.
 
 #include <verge/time.h>

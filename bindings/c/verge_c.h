@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* verge's timers for C, and for languages that call C: libverge-c.
  *
  *   static void remind(void *customer) { ... }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """verge's timers for Python, over libverge-c.
 
     import verge

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* libverge-c from C, as C99 with strict prototypes. Each function below is a test; main() runs them
  * all, and ends with 1 if a check has failed. */
 #define _POSIX_C_SOURCE 200809L /* NOLINT: for pthread and poll in C99 */

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The names that libverge-c.so exports are those of exports.txt, each under the library's symbol
 # version and declared in verge_c.h; and every function that the header declares is among them.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python module over libverge-c. VERGE_C_LIBRARY says where the library is."""
 
 import asyncio

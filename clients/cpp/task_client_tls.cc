@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The client over TLS. Bytes go through OpenSSL in memory; the sockets are verge's, so that no
 // thread waits.
 

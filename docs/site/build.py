@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Lays out the site for mkdocs, from docs/, the examples, what they print, and the headers.
 
 usage: build.py OUT --examples FOLDER [--check]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What build.py and reference.py refuse: a public name without a comment, an example that is not compiled,
 a link into nothing."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks the pages that mkdocs has made: every link leads to a page and a place that are there, and
 nothing is loaded from another machine.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The animated drawings of the page on engines: a heap, a wheel, wheels of wheels, the hybrid.
 
 Each drawing is a sequence of steps. An object has a place, an opacity and a colour at each step, and

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The figures of the README, from docs/benchmarks.json: how many workloads verge is ahead in, even and behind,
 the table, lateness at the median, and the versions of what it is compared with.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Looks at every page of the site at 1280 and at 400 pixels, light and dark, and takes pictures. A page must
 // load nothing from elsewhere, report no error, and not be wider than the screen; its text must have
 // contrast; the drawings must move, and stand still for readers that ask for that.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The site in a browser: see look.js.
 # usage: look.sh CHROMIUM HTML PICTURES [PAGE,..]
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The picture of the README, from the figures of docs/benchmarks.json: bars that can be read on a phone.
 
 usage: picture.py > docs/picture.svg

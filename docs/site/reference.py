@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference: a page for each public header.
 
 Doxygen reads the headers and says which names there are, where, and how they are declared. The text

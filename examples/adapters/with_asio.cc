@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge's timers in an Asio program: the outcome of a wait is what the timer said it would be.
 
 #include <verge/asio.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An Asio program in simulated time: a day of hourly reports takes no time.
 
 #include <verge/asio.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A time-out by a timed scheduler, for senders and receivers: stdexec's, or a stand-in of its
 // concepts where its headers are not installed.
 

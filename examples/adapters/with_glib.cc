@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge's timers in GLib's main loop, as a GTK program would use them.
 
 #include <verge/glib.h>

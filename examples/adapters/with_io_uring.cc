@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge's timers in a loop over io_uring: one request stays, and completes when a timer is due.
 // Exits with 77, which ctest takes for "skipped", where the kernel does not allow io_uring.
 

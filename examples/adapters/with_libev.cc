@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge's timers in libev's loop.
 
 #include <verge/libev.h>

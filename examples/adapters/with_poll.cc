@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge's timers in a loop of one's own: the loop watches one more descriptor.
 
 #include <sys/epoll.h>

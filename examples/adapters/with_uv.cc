@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge's timers in libuv's loop.
 
 #include <verge/uv.h>

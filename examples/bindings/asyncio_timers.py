@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """asyncio on verge's queue: a thousand requests, each with a time-out that hardly ever fires."""
 
 import asyncio

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* verge's timers from C: a reminder that is stopped, a receipt, a ticker, and a queue in a loop of
  * one's own. */
 #include <poll.h>

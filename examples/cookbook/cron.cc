@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Schedules by the calendar, as cron has them, in local time. Timers go by a monotonic clock, which
 // is never set; so the wall clock is looked at again at least every minute, and a clock that is
 // set, or a day of 23 or 25 hours, moves the next call and never repeats one.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A call with a deadline: the caller's, shortened by the callee, passed to everything below.
 
 #include <chrono>

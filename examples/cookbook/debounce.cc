@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Debounce: act when it has been quiet for a while. Throttle: act at once, then at most once in a
 // while. Both from any thread.
 

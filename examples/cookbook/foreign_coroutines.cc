@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Coroutines of another library, both ways: its coroutines await verge's operations, and verge's
 // tasks await its awaitables.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Failure detection: a node that has not been heard of for three seconds is down; the first
 // heartbeat after that brings it back. One timer for each node, reset by every heartbeat.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Hedging: if the first server has not answered after most answers would be there, ask a second one
 // too, and take whichever is first. The tail of the latency becomes that of two at once.
 

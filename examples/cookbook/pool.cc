@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A pool of connections for plain threads: those that are idle for too long are closed. No task, no
 // coroutine; only timers.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rate limiter: so many a second, with a burst. Callers wait in turn, and a deadline ends a wait.
 // The bucket is not filled by a timer: what a caller has to wait is computed.
 

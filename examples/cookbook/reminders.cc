@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Unpaid orders, each reminded after three minutes unless it is paid: a unit test of a thousand
 // takes milliseconds, of a million about a second.
 

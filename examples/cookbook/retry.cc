@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Retries with back-off and jitter, under the caller's deadline, and only for what may succeed.
 
 #include <chrono>

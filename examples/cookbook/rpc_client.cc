@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An RPC client: one line out, one line back, to several servers; with a deadline, retries, and a
 // second server asked when the first is slow. With servers to try it, at the end.
 

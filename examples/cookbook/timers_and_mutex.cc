@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A timer whose function takes a mutex that its owner holds when it destroys the timer: the way to
 // a deadlock, and the way around it.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Channels between a plain thread and tasks, and select: whichever comes first.
 
 #include <chrono>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One deadline for a whole tree of work: tasks, their tasks, and a thread that knows only
 // std::stop_token.
 

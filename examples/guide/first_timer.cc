@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A timer that fires, one that is stopped in time, and one that is postponed.
 
 #include <chrono>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Several tasks as one: all of them, or the first; and attempts with pauses between. In simulated
 // time: the program takes milliseconds.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A handle owns its timer: when the handle is destroyed, the function is not running and will not
 // be called. That is what makes a timer as a member of a class safe.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A server with deadlines: for a silent client, for an answer that takes too long, and for the end
 // of the server itself. With its client in one program, so that it ends.
 

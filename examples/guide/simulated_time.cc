@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A test of code that takes days: in virtual time, exact to the nanosecond, the same on every run.
 
 #include <chrono>

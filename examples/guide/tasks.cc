@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Coroutines: tasks that wait without a thread, run concurrently, and return results.
 
 #include <chrono>

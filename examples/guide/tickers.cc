@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Periodic work: by a function, by a channel, and on a grid that does not depend on when it began.
 // In simulated time, so that the figures are exact.
 

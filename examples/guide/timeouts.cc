@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A limit on any operation: what it throws, what it returns, and what is left undone.
 
 #include <array>

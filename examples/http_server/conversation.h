@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One connection of a server, from its first request to its last.
 #pragma once
 

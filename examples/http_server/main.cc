@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The server as a program. It prints where it listens, serves until SIGTERM or SIGINT, finishes the
 // requests that have begun, and ends. A second signal ends it at once.
 

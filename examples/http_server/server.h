@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An HTTP/1.1 server: keep-alive, pipelining, deadlines for everything, limits, a graceful
 // shutdown.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An idle time-out with Boost.Asio.
 
 #include <utility>

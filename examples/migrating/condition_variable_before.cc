@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reminders with std::condition_variable: a thread, a queue, a lock.
 
 #include <chrono>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A periodic flush and a deadline with libevent.
 
 #include <event2/event.h>

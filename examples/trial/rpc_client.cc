@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a reader of the site writes: a client that sends a line to the first server, to the next one
 // too if there is no answer within 20 ms, and prints what comes first; three attempts, two seconds
 // in all.

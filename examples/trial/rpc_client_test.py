@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The client asks servers of this test: one that answers, one that is silent, one that closes at once.
 
 usage: rpc_client_test.py CLIENT

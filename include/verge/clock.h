@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock of all timers, and a manual clock for tests.
 //
 // Times are nanoseconds since a fixed moment; they are positive and never go back. `clock` is the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion of any duration to nanoseconds, without overflow.
 //
 // std::chrono converts by multiplication: converting hours::max() is signed overflow, and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /// All of verge. Each header can also be included alone.
 ///
 /// What destroying an object does. Only the first two rows and a runtime wait for user code. A

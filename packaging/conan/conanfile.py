@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """verge for Conan 2: `conan create packaging/conan`."""
 
 import os

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The unit and the Dockerfile: systemd understands the one, and the other's stages and files are there.
 # usage: test.sh VERGE
 set -uo pipefail

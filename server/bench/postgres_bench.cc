@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "postgres_bench.h"
 
 #include <fmt/format.h>
@@ -28,7 +30,8 @@ using namespace std::chrono_literals;
 using test::database;
 
 constexpr std::size_t body_size = 200;
-/// All of a tube is in one shard: a load on one tube, which is measured too, is a load on one shard.
+/// All of a tube is in one shard: a load on one tube, which is measured too, is a load on one
+/// shard.
 constexpr int most_tubes = 64;
 
 /// Beside what every server gets. Nothing is vacuumed, which is what the part about deletes is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How late pushes arrive, with and without receivers that hang.
 //
 //   push_lateness [HANGING [PER_SECOND [SECONDS]]]

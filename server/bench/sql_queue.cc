@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "sql_queue.h"
 
 #include <fmt/format.h>

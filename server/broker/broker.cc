@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the broker begins with, the clients that come and leave, and the replies that they get.
 
 #include "broker.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // When tasks fall due, and what of that is written: the due marks of broker.h.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kicks. One that is about many tasks is done in pieces, a round for each: so its batches are
 // small, and so is what is in memory for it. Each piece is atomic with its batch, the whole is not:
 // other clients get what has been kicked already, and a crash leaves the rest as it was. It kicks

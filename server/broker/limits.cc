@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How many tasks a tube takes. With a limit of 0 it takes none: it is drained.
 
 #include <charconv>

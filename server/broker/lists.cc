@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lists: a page of tubes, a page of tasks, and how many tasks fall due when.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Commands that come twice: the reply to the first is kept, with its key, in the batch that holds
 // what the command has changed. So the two are both on disk, or neither is.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which tubes are pushed, and what comes of pushes. What sends them is server/push, a client of the
 // broker as any other: it reserves, and then removes, or says that it could not deliver.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tasks, their windows and their records in the store.
 
 #include <algorithm>

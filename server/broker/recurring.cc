@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Recurring tasks: schedules, and their firing.
 
 #include <utility>

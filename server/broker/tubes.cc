@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tubes: when they exist, and the commands about them.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is true of commands by their verb.
 
 #include "command.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is shown: tasks, tubes, the server.
 
 #include <algorithm>

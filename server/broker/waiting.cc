@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Leases, and clients that wait for a task.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Commands that are about all shards: each is asked, and what they say is put together.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The scene that the task server was made for: orders that are cancelled unless they are paid in
 // thirty minutes. A million of them, with time made shorter by a factor; 95 in 100 are paid, and
 // their task is cancelled; in the middle the server is killed with -9 and started again. At the end

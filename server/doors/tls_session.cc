@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tls_session.h"
 
 #include <openssl/bio.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What `verge check` does: reads everything, and proves the invariants.
 
 #include <rocksdb/iterator.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "rocks_store.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the tests of beanstalkd's own server check, in our words, and played against both: ours, and
 // Debian's beanstalkd where it is installed. A test that fails against theirs is wrong itself.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The broker alone, on a store in memory, with time that stands still until it is moved: what it
 // keeps over clock steps and restarts, and in which pieces it does much.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Several servers that share a database, in one process.
 
 #include <gtest/gtest.h>

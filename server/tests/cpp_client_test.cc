@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C++ client against a server.
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs the examples of docs/tasks.md that use curl, in their order, against a server of their own, and
 # compares what they print. An example is a line "$ COMMAND" in a block that follows <!-- curl -->;
 # the lines after it are what it prints, where "..." stands for anything.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Debian's beanstalkd is the oracle: random sessions are played against it and against ours, and
 // every reply has to be the same. Another seed each time; VERGE_DIFFERENTIAL_SEED repeats one that
 // was told. VERGE_DIFFERENTIAL_COMMANDS is how many commands each test gives: ./dev check

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The doors: tokens and TLS, for both protocols.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is due when: counts by the minute, whether tasks are in memory or in the store alone.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Random histories against a naive model: a list of tasks that is searched for everything. The
 // broker has to say the same, byte for byte, whatever part of its tasks is in memory, and whenever
 // it is killed and started again.

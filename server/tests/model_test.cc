@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A task's life, tried exhaustively: every sequence of transitions up to a depth, against a table
 // that says for each state what each transition does.
 

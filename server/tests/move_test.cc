@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tasks go from a directory to a database and back, and are the same.
 
 #include <gtest/gtest.h>

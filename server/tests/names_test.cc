@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Names to addresses: messages of DNS, the system's files, and a resolver whose name servers hang.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Commands that come twice, in the broker: executed once, for a day, whatever crashes.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The extensions of the protocol, as bytes; and the whole protocol in pieces of every size. What
 // the original's commands mean is held to the original in differential_test.cc.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a store in a database has besides the others: tables with versions, and leases that fence.
 
 #include <gtest/gtest.h>

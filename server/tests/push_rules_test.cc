@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The rules of pushing, in the broker and in simulated time: no receiver is needed for them.
 
 #include <gmock/gmock.h>

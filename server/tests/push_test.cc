@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Pushing: the parts that are pure, and a server with receivers.
 
 #include <fmt/format.h>

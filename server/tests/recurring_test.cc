@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Recurring tasks: the calendar, and schedules in the broker.
 
 #include <fmt/format.h>

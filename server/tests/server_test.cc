@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The server from outside: sockets, RocksDB, connections that come and go.
 
 #include <gtest/gtest.h>

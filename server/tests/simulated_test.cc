@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The whole of it but sockets and disk, in simulated time: committer, broker, store. A year of
 // tasks takes a second, and any seed gives the same run again.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the server has besides tasks: metrics, health, events, the page, the log.
 
 #include <gmock/gmock.h>

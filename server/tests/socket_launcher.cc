@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Starts a program as systemd does with socket activation: with two sockets that listen, as numbers
 // 3 and 4. Prints their ports first.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What every store has to do. The same tests run on each.
 
 #include <gtest/gtest.h>

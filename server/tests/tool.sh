@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `verge token`, `verge top` and the doors of `verge serve`, as an operator uses them.
 # usage: tool.sh VERGE SOCKET_LAUNCHER LIVE_SHOP
 set -uo pipefail

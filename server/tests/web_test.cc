@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The HTTP interface from outside: the contract, what tasks go through, and bad input.
 
 #include <gmock/gmock.h>

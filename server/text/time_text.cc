@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "time_text.h"
 
 #include <fmt/format.h>
@@ -90,8 +92,8 @@ std::optional<wall_time> parse_rfc3339(std::string_view text) {
   if (!day_number || !take(text, 'T', 't')) return std::nullopt;
   const auto hour = take_digits(text, 2);
   if (!hour || !take(text, ':', ':')) return std::nullopt;
-  const auto minute = take_digits(text, 2);
-  if (!minute || !take(text, ':', ':')) return std::nullopt;
+  const auto minutes = take_digits(text, 2);
+  if (!minutes || !take(text, ':', ':')) return std::nullopt;
   const auto sec = take_digits(text, 2);
   if (!sec) return std::nullopt;
   std::int64_t fraction = 0;
@@ -105,9 +107,9 @@ std::optional<wall_time> parse_rfc3339(std::string_view text) {
   const year_month_day date(year(*year_number), month(static_cast<unsigned>(*month_number)),
                             day(static_cast<unsigned>(*day_number)));
   // 60 is a leap second, which ends where the next minute begins.
-  if (!date.ok() || *hour > 23 || *minute > 59 || *sec > 60) return std::nullopt;
+  if (!date.ok() || *hour > 23 || *minutes > 59 || *sec > 60) return std::nullopt;
   const std::int64_t at = sys_days(date).time_since_epoch().count() * std::int64_t{86'400} +
-                          *hour * 3600 + *minute * 60 + *sec - *offset * 60;
+                          *hour * 3600 + *minutes * 60 + *sec - *offset * 60;
   if (at < 0 || at >= std::numeric_limits<wall_time>::max() / second) return std::nullopt;
   return at * second + fraction;
 }

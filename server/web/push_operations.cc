@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where the tasks of a tube are pushed.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is not tasks: the page, the contract, metrics, health, the stream of events.
 
 #include "embedded.h"

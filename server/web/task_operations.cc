@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tasks: put, show, reschedule, cancel, kick.
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is shown: lists, tubes, the server; and what operators do to them.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What workers do: reserve, and ack, release, bury, touch by the lease.
 
 #include <fmt/format.h>

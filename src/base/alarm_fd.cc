@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The timerfd of loop_timers.
 
 #include <sys/timerfd.h>

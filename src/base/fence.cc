@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <base/fence.h>
 
 #include <linux/membarrier.h>

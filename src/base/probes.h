@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// Static probes (USDT), for bpftrace, perf and SystemTap, if <sys/sdt.h> was there when the build

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A list of runnables to be moved to a run queue.
 //
 // It collects, in order, what a poll or a batch of fired timers made ready, until a run queue takes

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The slow half of short_lock: spin, then sleep in the kernel.
 
 #include <verge/detail/lock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results of system calls on descriptors.
 #pragma once
 

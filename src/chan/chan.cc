@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The parts of channels that do not depend on the type and need not be inline.
 
 #include <verge/detail/chan_state.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The exceptions of channels and tasks, and their texts.
 
 #include <verge/detail/errors.h>

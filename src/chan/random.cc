@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Random numbers on threads that belong to no scheduler.
 
 #include <atomic>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a select checks its channels, and how it waits.
 
 #include <algorithm>

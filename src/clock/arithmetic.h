@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on times: 64-bit nanoseconds that never overflow.
 //
 // Inside verge a time is a std::int64_t: nanoseconds of one monotonic clock, always positive. Zero

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <clock/arithmetic.h>
 #include <clock/fast_clock.h>
 #include <clock/simulated_time.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fast clock: used to compute "now + d" when a timer is started.
 //
 // Promise. Where T is CLOCK_MONOTONIC at the moment of the call, now() is at least T and at most T

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The time of a thread that takes part in a simulation.
 //
 // verge::clock::now() checks it first, so that code under test computes deadlines on the clock of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The true clock: CLOCK_MONOTONIC in nanoseconds, never zero.
 //
 // Whether a timer is due is decided on this clock only. A reading takes about 25 ns and is fenced,

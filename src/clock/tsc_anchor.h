@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fast clock's model of the time stamp counter: each thread's anchor, and the rate.
 //
 // The arithmetic of the fast clock and its checks, without reading any clock: fast_clock.h has the

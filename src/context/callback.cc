@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // after_func on a context: the function is in the node of a timer that is never started, and the
 // scope fires it. So queueing it, its end, and waiting for its end work as for every timer
 // (timer/callback.cc).

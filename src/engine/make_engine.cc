@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The engines by name.
 
 #include <engine/make_engine.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The inspector: a small server on a runtime of its own.
 
 #include <verge/inspect.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where slabs get their memory: pages of the system, or a test's replacement.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // slab<T>: nodes of one type from a slab_pool.
 //
 // A T is constructed once, when its memory is first used, and never destroyed: allocate() returns a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // slab_pool: type-stable memory for nodes of one size.
 //
 // Why. A timer's node is freed by one thread while another still has its address, in a queue entry

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a pool gives memory back.
 //
 // A chunk of 2 MiB can be given back when all of its nodes are in the depot. The depot is a stack

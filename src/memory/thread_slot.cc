@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <memory/thread_slot.h>
 
 #include <pthread.h>

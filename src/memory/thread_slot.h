@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small number for each thread, for tables with one place per thread.
 //
 // No two running threads have the same number. A thread takes the lowest free number on first use

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The operations that make connections: accept, including what it does when descriptors run out,
 // and connect.
 

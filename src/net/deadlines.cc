@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Deadlines of descriptors. The rules are in descriptor.h.
 
 #include <new>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A descriptor that tasks and threads wait for: its number, its users, its waiters and their
 // deadlines. All sockets, and verge::fd, are handles to one.
 //

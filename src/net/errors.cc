@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <verge/context.h>
 #include <verge/detail/errors.h>
 #include <verge/io.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The operations on descriptors that transfer bytes, and the meaning of each system call's result.
 // Those that make connections are in connecting.cc.
 

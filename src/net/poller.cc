@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <net/poller.h>
 
 #include <linux/time_types.h>

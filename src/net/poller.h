@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The network poller, in which an idle worker waits for input, output and the next timer.
 //
 // It is epoll, and an eventfd in the epoll set to break a wait in progress. Descriptors are

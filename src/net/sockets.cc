@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The non-waiting functions of sockets and verge::fd.
 
 #include <net/sockets.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Creation of sockets. All of them are non-blocking and close-on-exec.
 #pragma once
 

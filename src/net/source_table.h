@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps file descriptors to the sources that the poller calls.
 //
 // An event may be stale: a polling thread holds a batch of events, and while it processes them

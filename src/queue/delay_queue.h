@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // delay_queue: buckets ordered by expiry.
 //
 // Because of it a timing wheel need not tick: the driver sleeps until the first bucket here

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // divisor: a divisor that is known only at run time and used often. Multiplies by its inverse,
 // which takes a third of the time of a division.
 #pragma once

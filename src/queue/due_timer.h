@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // due_timer: what a queue returns when asked for a due timer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heap_queue: timers in a 4-ary heap with exact removal.
 //
 // The queue of Go's timers up to 1.13: a timer stores its index in the heap, so that stopping it

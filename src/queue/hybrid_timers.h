@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // hybrid_timers: the timers of one processor in the hybrid engine, and what any thread may do to
 // them. Half of the file is its rules, which is why it is longer than others: they and the code
 // have to be read side by side.

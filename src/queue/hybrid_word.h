@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two words that are the state of a timer in the hybrid engine. hybrid_timers.h has the rules.
 //
 //   word     63 ................................. 3   2         1          0

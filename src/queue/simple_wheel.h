@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // simple_wheel: a ring of buckets, one per tick.
 //
 //      hand

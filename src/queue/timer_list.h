@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // timer_list: a doubly-linked list of timers, the bucket of a wheel.
 //
 // It is intrusive, so that adding and removing a timer anywhere is a few stores and does not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // timing_wheel: hierarchical wheels, created on demand, with a delay queue in place of a tick.
 //
 //   level 1   [    ][ 40 ][    ] ...      one bucket is as long as all of level 0

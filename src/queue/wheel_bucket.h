@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wheel_bucket: the timers of one bucket of a timing wheel, in chunks; and wheel_chunks, the memory
 // of all buckets of a wheel.
 //

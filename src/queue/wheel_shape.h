@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shape of a wheel: the length of a tick and the number of buckets.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a runtime does, in words.
 
 #include <verge/dump.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a live scheduler ends: stop(), which waits for its threads, and halt(), for a program that
 // exits, which leaves them where they are.
 

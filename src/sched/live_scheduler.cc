@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a live scheduler begins, and the small things that tasks and engines ask of it.
 
 #include <sched/live_scheduler.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A runtime's figures as text, for Prometheus.
 
 #include <cstdint>

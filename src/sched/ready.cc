@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What has become ready: which queue it is put on, and which worker is woken to run it.
 
 #include <base/fence.h>

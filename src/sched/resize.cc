@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The number of processors, and how it changes while they run.
 
 #include <mutex>

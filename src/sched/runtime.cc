@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The runtime that users hold, the default one, and what happens to them at a fork and at exit.
 
 #include <verge/runtime.h>

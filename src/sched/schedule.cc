@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a worker runs next: schedule, and find_runnable when its own queue is empty.
 
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The calling thread, and how it waits.
 
 #include <verge/detail/scheduling.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Spare processors: what runs while every processor is stuck in user code.
 //
 // C++ tasks cannot be preempted. A task that blocks without saying so (verge::blocking) keeps its

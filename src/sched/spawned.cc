@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of a spawned task's record that is the same for every task.
 
 #include <verge/detail/spawned.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the monitor looks at, and how it mends what no worker sees: a thread without a processor
 // that watches those that have one. monitor.h has the thread, and says when it looks.
 

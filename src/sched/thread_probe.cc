@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <sched/thread_probe.h>
 
 #include <signal.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Recordings of a runtime, as Chrome's JSON.
 
 #include <verge/trace.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Turns that are measured: for the histogram of their lengths and the sample of what runs, and for
 // a trace, which has all of them.
 

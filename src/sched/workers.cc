@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Workers, and which of them holds which processor.
 
 #include <memory>

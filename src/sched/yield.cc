@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge::yield() on a plain thread.
 
 #include <thread>

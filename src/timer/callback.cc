@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Callbacks of timers: from the firing to their end, and how a destructor waits for that.
 //
 // A firing makes the node ready on the runtime's queues: the node itself is the runnable, nothing

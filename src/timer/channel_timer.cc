@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Timers that send to a channel.
 //
 // The channel has room for one time. Go 1.23's promise must hold: once stop or reset has returned,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tickers that call a function: every().
 //
 // A tick owes a call. The calls themselves are those of any callback (timer/callback.cc), one after

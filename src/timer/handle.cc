@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the handles of time.h do, for timers with a function and timers with a channel alike.
 
 #include <verge/time.h>

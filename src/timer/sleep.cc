@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sleeping: a timer whose firing is an event that one party waits for.
 
 #include <verge/timeout.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tests of verge's timers for Asio, for either of its two homes. asio_test.cc and
 // boost_asio_test.cc define `net`, `timer` and `error_code`, and include this.
 

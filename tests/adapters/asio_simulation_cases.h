@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asio programs in simulated time, for either home of Asio: see asio_cases.h.
 
 /// A server's time-outs in simulated time: connections that are active at random and time out after

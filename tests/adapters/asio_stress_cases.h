@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many timers and several threads, for either home of Asio: see asio_cases.h.
 
 TEST(asio_timer, a_hundred_thousand_from_other_threads_are_never_early_or_lost) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge's timers for Boost.Asio.
 
 #include <verge/boost_asio.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The timed scheduler for senders and receivers, against stdexec or its stand-in.
 
 #include <verge/execution.h>

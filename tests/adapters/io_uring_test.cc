@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // loop_timers in a loop over io_uring, as examples/adapters/with_io_uring.cc shows it.
 
 #include <liburing.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every adapter of a loop must do, as one suite of typed tests.
 //
 // An adapter's test defines a loop, and instantiates the suite with it:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // loop_timers in plain loops: epoll, poll, and shared_timer_queue with a time-out and an eventfd.
 
 #include <poll.h>

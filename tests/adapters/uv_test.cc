@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <verge/uv.h>
 
 #include <adapters/loop_suite.h>

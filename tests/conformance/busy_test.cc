@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lines 10, 11 and 32: timers while processors are busy.
 
 #include <conformance/conformance.h>

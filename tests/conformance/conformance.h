@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The conformance suite: the behaviour of timers on every engine.
 //
 // Each test is a line of the list of behaviours that Go's own tests require of timers, and carries

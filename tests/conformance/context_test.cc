@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lines 40 to 45: contexts.
 
 #include <conformance/conformance.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs the suite on every engine.
 
 #include <conformance/conformance.h>

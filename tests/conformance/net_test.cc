@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lines 46 to 52: deadlines on sockets, on 1, 2 and 4 processors.
 
 #include <conformance/conformance.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Line 35: a random walk, with the engine's queues checked after every step.
 
 #include <conformance/conformance.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lines 17 to 20 and 34: one timer, many threads.
 
 #include <conformance/conformance.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lines 36 to 39: the poller, and simulated time.
 
 #include <conformance/conformance.h>

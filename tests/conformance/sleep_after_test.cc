@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lines 1 to 9: sleep, after and after_func. (10 and 11, which need busy processors: busy_test.cc.)
 
 #include <conformance/conformance.h>

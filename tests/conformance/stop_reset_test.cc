@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lines 12 to 16 and 21 to 24: stop, reset and the end of a handle, by one thread.
 // (17 to 20, where several do it at once: races_test.cc.)
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lines 25 to 31 and 33: tickers.
 
 #include <conformance/conformance.h>

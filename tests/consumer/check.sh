@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Checks the library as its users get it: installed into a scratch prefix, found from there.
 #
 #   check.sh CASE, with in the environment

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* A user's program in C, built against the installed libverge-c: prints its version. */
 #include <stdio.h>
 #include <verge_c.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A user's program, built against the installed library by check.sh: it uses a part of each header,
 // and prints the version it runs on.
 #include <verge/verge.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A user's program with a loop of its own, and with Asio's where it is installed: the adapters need
 // nothing but the installed headers. Prints the version, as consumer.cc does.
 #include <poll.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Checks what ./dev does about packages that are missing, without a package being installed: dpkg,
 # apt, sudo and the build tools are stand-ins, put first in PATH, that write down how they were called.
 #
@@ -91,7 +92,7 @@ case ${1:?which case} in
     stand_in dpkg-query 'printf "installed %s\n" "${@:3}" | grep -vE " chromium$"; exit 1'
     stand_in apt-cache '[[ $* != *chromium* ]]'
     dev_test root || fail "it failed"
-    said 'chromium is not to be had here' || fail "it did not say so"
+    said 'chromium is not available here' || fail "it did not say so"
     called 'apt-get install' && fail "it tried to install what is not there"
     called 'ctest --preset release' || fail "it did not continue to the tests"
     ;;
@@ -101,7 +102,7 @@ case ${1:?which case} in
     changed='s/clang-format-14/clang-format-99/; s/bookworm/another/'
     stand_in dpkg-query 'exit 1'
     dev_as root check format || fail "it failed"
-    said 'not to be had here: not checked' || fail "it did not say so"
+    said 'not available here: not checked' || fail "it did not say so"
     changed='s/clang-format-14/clang-format-99/; s/=bookworm/=/'
     ! dev_as root check format || fail "on the system that has it, it was not missed"
     ;;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // call_world: the calls of one timer under the explorer: firings, workers that run what is queued,
 // and the destruction of the handle.
 //

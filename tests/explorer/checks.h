@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // checks: the invariants of the timers and heaps of a scenario.
 //
 // After every step:

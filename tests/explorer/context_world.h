@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // context_world: contexts under the explorer: the operations of a few threads on a small tree of
 // scopes, and all checks.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // drain: what a scheduler does after all threads have finished: it goes from one time with
 // something due to the next, until nothing is left.
 #pragma once

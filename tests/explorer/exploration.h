@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // exploration: explores a list of scenarios and sums up.
 //
 //   const exploration e = explore_all<explorer_policy<>>("pairs", pairs(), any_number);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // explorer: runs a small concurrent program under every schedule.
 //
 // The program's threads are fibers. Each of their atomic steps (a load, a store, a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // explorer_policy: the state machine's policy while it is explored.
 //
 // Every atomic operation and every locking is a point at which the explorer may switch threads,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fiber: a cooperative thread, for the explorer.
 //
 //   fiber main, other;                       // main: the one that is already running

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // history: the operations on a timer, and whether they are linearizable.
 //
 // For its users a timer is simple: it is pending or not; stop and reset return which and change it;

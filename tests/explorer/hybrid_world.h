@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // hybrid_world: the hybrid engine's timers under the explorer: the operations of a few threads on a
 // few timers, and all checks.
 //

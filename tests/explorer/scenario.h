@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // scenario: the operations of a few threads on a few timers, as data.
 //
 // There are always the heaps of two processors. A timer is brought to its start state by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // scenarios: the lists that the explorer goes through.
 //
 // Times: it is 100. The threads contend for timer 0; up to two others are beside it, so that it is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // stage: the timers and heaps of a scenario, and their names.
 #pragma once
 

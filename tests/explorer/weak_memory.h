@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Atomics and plain memory as C++ orders them, for the explorer: a load may return any value that
 // happens-before allows, and unordered accesses to plain memory, one of them a write, are a
 // failure.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // world: a running scenario. It performs and observes the operations; the invariants are in
 // checks.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A blocking client, for requests that are sent byte by byte.
 #pragma once
 

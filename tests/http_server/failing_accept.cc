@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Loaded into a program before the C library (LD_PRELOAD), it makes accept4() fail, with the error
 // FAILING_ACCEPT_ERROR, for the first FAILING_ACCEPT_TIMES calls. Each
 // failure appends a byte to the file FAILING_ACCEPT_COUNT.

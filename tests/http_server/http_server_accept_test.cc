@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The example servers when accept fails, for a while or forever.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The example server's deadlines: for the next request, for a request, for an answer.
 
 #include <gmock/gmock.h>

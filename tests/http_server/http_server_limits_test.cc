@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The example server's limits on connections and memory, and what it frees.
 
 #include <gmock/gmock.h>

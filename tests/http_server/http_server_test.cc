@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The example server, from outside: with curl, with wrk, and with clients that misbehave.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The example server's parser: the table of requests that servers parse differently, split in all
 // ways; limits; and the contents of a request.
 

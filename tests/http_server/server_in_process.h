@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The example server inside the test, with the test's pages and access to its counters.
 #pragma once
 

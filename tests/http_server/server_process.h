@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The example server as a separate process, and clients for it.
 #pragma once
 

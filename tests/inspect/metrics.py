@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Reads the metrics of an inspector with Prometheus' own parser, and compares what belongs together.
 import sys
 

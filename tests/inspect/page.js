@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The inspector's page in a real browser: what it shows, wide and narrow, light and dark.
 // usage: node page.js CHROMIUM URL SCRATCH [PICTURES]
 'use strict';

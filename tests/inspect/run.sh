@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The inspector of examples/live_shop.cc: its metrics as Prometheus reads them, and its page in a
 # browser. usage: run.sh CHROMIUM LIVE_SHOP [PICTURES]
 set -euo pipefail

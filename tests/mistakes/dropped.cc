@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Results that are dropped by mistake. mistakes_test.cc compiles this: each line with a comment
 // gives one warning, with that text in it.
 #include <verge/context.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Functions and tasks that do not fit where they are passed. mistakes_test.cc compiles this: each
 // line with a comment gives one error, with that text in it.
 #include <verge/context.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Faults put into a copy of the library, one at a time: which of them do the tests find?
 
   tests/mutants/mutants.py [--sample N|all] [--seed N] [--part NAME,NAME] [--jobs N] [--open] [--list]

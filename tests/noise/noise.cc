@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Noise: at random, a thread yields or sleeps before an atomic operation or a fence, wherever that
 // is in the library or the test. Locks and wake-ups are such operations, too. So threads meet where
 // they seldom do. Linked into everything that is configured with VERGE_NOISE.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Channels and select, on threads.
 
 #include <orders/scene.h>

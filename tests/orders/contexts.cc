@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Contexts: what a thread that sees that one is done may rely on, and when its memory is freed.
 // Those that follow a std::stop_token are left out: that waits by means of the standard library's
 // own, which is not under the model.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Events that one party waits for, the count of a timer's calls, and a coroutine that parks.
 
 #include <orders/scene.h>

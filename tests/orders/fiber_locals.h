@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fiber_locals: the program's thread_local variables, for threads that are fibers of one thread.
 // They are exchanged whenever a fiber is left and entered.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the compiler calls for every access of code that is compiled as for the thread sanitizer.
 // During a schedule the model answers; otherwise the access is made as it is.
 

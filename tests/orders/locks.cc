@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Locks, notes, and the agreement of two threads that each store first and then look.
 
 #include <orders/scene.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Slabs: nodes that go from thread to thread through the depot, are read after they were freed,
 // and visits of a pool that ends.
 

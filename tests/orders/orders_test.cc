@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Parts of the library, compiled as they are, under every schedule of a few threads and every value
 // that C++ allows a load to return (scene.h says how). And: each acquire, release and seq_cst that
 // these parts have is needed, or has a verdict.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Run queues, and the agreement by which no wake-up is lost.
 
 #include <orders/scene.h>

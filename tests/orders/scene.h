@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // scene: a small concurrent program made of the library's own classes, for the explorer.
 //
 // Scenes, and the parts of the library that they use, are compiled as for the thread sanitizer and

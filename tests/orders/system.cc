@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The functions of the system that a scene's threads call, in place of the C library's: during a
 // schedule no thread blocks but in the explorer. Outside of schedules they are the C library's.
 

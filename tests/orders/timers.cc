@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The default engine, with its handles, its nodes and its callbacks, and nothing else around it.
 
 #include <orders/scene.h>

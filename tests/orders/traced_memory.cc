@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <orders/traced_memory.h>
 
 #include <orders/fiber_locals.h>

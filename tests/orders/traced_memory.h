@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // traced_memory: the memory of a scene, by address. Its atomics are locations of the model
 // (explorer/weak_memory.h), its plain memory is checked for data races and for use after free.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tracing: whether an access is one of a scene's.
 #pragma once
 

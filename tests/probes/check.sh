@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The probes of the shared library, as readelf sees them. usage: check.sh LIBRARY
 set -euo pipefail
 command -v readelf >/dev/null || { echo "skipped: no readelf"; exit 77; }

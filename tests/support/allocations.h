@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts allocations, to check that there are none. Replaces operator new of the program that
 // includes it.
 #pragma once

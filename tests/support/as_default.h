@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a plain thread use the test's runtime in place of the default one.
 //
 //   verge::runtime rt{{.engine = ...}};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Code that blocks outside verge::blocking until the test releases it.
 //
 //   verge::runtime rt;

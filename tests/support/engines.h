@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engines, and their differences that matter to tests.
 //
 // A new engine needs one line in the table below.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a request for a resource fail: the nth of its kind from now on, and some after it.
 // Replaces, in the one source file of a program that includes it, the functions through which
 // requests are made: malloc and the like, mmap, pthread_create, and those that create descriptors.

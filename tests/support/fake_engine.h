@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler on an engine controlled by the test: the test sets when the first timer of each
 // processor is due, and whether the scheduler is told. So a wake-up can be lost, which does not
 // happen with a real engine.

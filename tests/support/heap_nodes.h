@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes for tests of the 4-ary heap.
 #pragma once
 

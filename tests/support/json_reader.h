@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small strict reader of JSON, for tests that must not depend on a library.
 #pragma once
 

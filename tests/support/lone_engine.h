@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One engine with two processors and nothing else, under a clock that the test moves; what fires is
 // run at once. A thread sets the processor that it is on.
 #pragma once

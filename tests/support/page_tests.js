@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the tests of our pages in a real browser share: a list of tests, a page to run them on, and
 // that the browser has nothing to complain of.
 'use strict';

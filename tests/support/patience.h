@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waiting for something to become true, in tests that need real time.
 //
 // A test never sleeps "to be sure": it waits for a condition, and gives up only after a time that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures work independently of other load on the machine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A timer with any time and period, below the public interface: for example one that is periodic
 // and due in the past, which no handle supports.
 #pragma once

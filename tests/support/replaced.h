@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For headers of tests that replace functions of the C library: how to call the original.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A task that always has something to do: it yields to itself until the end of the scope.
 //
 //   verge::runtime rt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of a long test to run.
 //
 // A test that counts steps, schedules or seconds asks here for the number:

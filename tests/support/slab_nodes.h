@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by tests of the slab: a node, and access to a pool's internals.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sockets in tests: both ends of a connection, and whether an operation waits on one of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scheduler that runs everything on the thread that created it, in the order in which it became
 // ready, so that a test can check the state after each step.
 #pragma once

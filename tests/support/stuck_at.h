@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a thread lose its core at a chosen point: at its n-th system call or lock of those that the
 // runtime makes to wake others. It stays there until the test lets it go on, as a thread does that
 // the kernel has preempted, only longer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a thread sleeps in the kernel: so one thread knows that another, which was about to wait
 // for it, does. Then a missing wait is found every time, without guessing how long the other takes
 // to get there.

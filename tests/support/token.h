@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A move-only value that counts its instances.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One timer of the state machine, single-threaded, in any state that a test sets. The state changes
 // of an operation are recorded step by step.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The code that unload_test.cc loads, runs on a runtime and unloads: tasks and callbacks of every
 // kind. run_in_plugin() returns when it has joined or destroyed all of them.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The code of a task or a callback may be unloaded once the task is joined or the timer's handle
 // destroyed: nothing of it is run or read after that.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // verge: the command line tool.
 //
 //   verge serve ...       serves delayed tasks that survive a crash

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bar on the terminal: what is being done, how much of it is done, and how long it still takes.
 #pragma once
 

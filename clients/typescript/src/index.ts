@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A client for `verge serve --http`: put delayed tasks, cancel them by key, work on them.
 //
 //   const tasks = new Tasks("http://127.0.0.1:11380");

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The client against a real server. usage: VERGE=build/release/tools/verge node --test test/
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The TypeScript client: its types from the contract, compiled, and its tests against a real server.
 # usage: run.sh VERGE
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heap_memory: where a quad_heap's array lives.
 //
 // A small array comes from operator new, on a cache line boundary. From 2 MiB up it is a mapping of

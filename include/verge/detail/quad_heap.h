@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quad_heap: a 4-ary min-heap of timers by time, made for few cache misses.
 //
 //   quad_heap<timer_node> heap;

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`conan create`, by the stand-in: the package is made, and test_package is built with it and run.
 
 usage: create.py FOLDER WORK VERSION [--shared] [--read]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Five clients from npm play the same scene: put, reserve, release, bury, kick, peek, delete, stats.
 // usage: node clients.js PORT
 'use strict';

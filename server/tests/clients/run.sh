@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Clients of beanstalkd, as they come from npm and Debian, against a verge serve of their own.
 # usage: run.sh VERGE
 set -euo pipefail

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The checker finds what it is for, and nothing else.
 
 #include <gmock/gmock.h>

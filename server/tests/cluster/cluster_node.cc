@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A server of a cluster as a process: cluster_node DATABASE LEASE-IN-MILLISECONDS DURABILITY, which
 // is `synced`, or `written` for a database that does not wait for its disk. It prints the port of
 // HTTP, and ends with SIGTERM.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Fail-over to a real standby: the primary is killed under load, the standby takes its place, and
 // the servers, which know both, come back by themselves. Replication goes through a proxy that
 // holds it back for the last moments of the primary: so there are writes that the primary has on

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Histories of bad days, checked: nothing is lost, handed out after its removal, leased twice, or
 // early. With a fault in the servers, the checker has to find it.
 

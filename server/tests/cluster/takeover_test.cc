@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How long the tasks of a server that ends are out of reach: from the signal until another server
 // has all shards, and has executed a put for each of them. The figures of docs/cluster.md are
 // printed here.

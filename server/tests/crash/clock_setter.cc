@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Loaded into `verge serve` before the C library (LD_PRELOAD), it lets a test set the wall clock of
 // that process, as an operator would set the machine's.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Steps of the wall clock by an hour, both ways, on a server that runs and while it does not. What
 // the broker makes of them is tried in simulated time (broker_test, history_test); this is the way
 // from the kernel's notice to the broker, on the real server.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Days that are bad without a crash: a million tasks cancelled, a worker that dies with a thousand
 // leases, thousands of idle connections, the largest bodies, and garbage on the wire. The server
 // answers all of it, and `verge check` finds no fault afterwards.

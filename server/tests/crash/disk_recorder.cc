@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Loaded into `verge serve` before the C library (LD_PRELOAD), it keeps a log of what the server
 // does to the files below a directory and of what it sends to its clients; and it makes the disk
 // fail, or lie, on purpose.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A disk that fails at one call: EIO, no space, half a write and then no space; once, or from then
 // on. Whatever was acknowledged survives, and the server says what is wrong and ends, or never
 // noticed because it did not matter.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One flipped bit anywhere in a directory of tasks: it is noticed and said, or it did not matter.
 // Never a wrong body, never a task that is silently missing.
 

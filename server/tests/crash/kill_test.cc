@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // kill -9 at random moments under load, again and again on the same directory: what was
 // acknowledged is there, nothing that was acknowledged away is back.
 

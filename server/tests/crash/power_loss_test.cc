@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Loss of power: a server under load is recorded, with a kill -9 or two on the way; then, for many
 // moments of the recording, a directory is made as the disk may have been left at that moment, and
 // what can be read there is compared with what had been acknowledged by then.

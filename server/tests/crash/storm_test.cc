@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A storm: tasks that all fall due in one second, and workers that take them. None is lost, early
 // or handed out twice, the server's memory stays small, and another tube is served meanwhile. The
 // clock is set to that second when all have been put, so that no test waits for it.

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """When cron expressions fire, by croniter and Python's zoneinfo: what verge's own are compared with.
 
 oracle.py table            the table that server/tests/cron/table.txt keeps

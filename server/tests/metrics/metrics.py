@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Reads the metrics of a task server with Prometheus' own parser, compares what belongs together, and
 # writes the dashboard's queries as rules, for promtool. usage: metrics.py DASHBOARD RULES <metrics
 import json

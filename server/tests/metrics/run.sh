@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The task server's metrics as Prometheus reads them: its own tool, its client for Python, and the
 # queries of the dashboard. usage: run.sh VERGE DASHBOARD
 set -euo pipefail

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The page in a real browser: put, see it count down, kick, cancel, go off-line and come back, narrow
 // and dark. usage: node page.js CHROMIUM VERGE DIRECTORY [PICTURES]
 'use strict';

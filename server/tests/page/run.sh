@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The page in a browser, against a verge serve of its own.
 # usage: run.sh CHROMIUM VERGE [PICTURES]
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <pwd.h>
@@ -20,8 +21,8 @@
 
 #include "postgres/link.h"
 
-/// A PostgreSQL of a test's own, or of a benchmark's: in a directory of its own, on a socket in it, as the user
-/// `postgres` where the test runs as root, and ended by its number.
+/// A PostgreSQL of a test's own, or of a benchmark's: in a directory of its own, on a socket in it,
+/// as the user `postgres` where the test runs as root, and ended by its number.
 namespace verge::server::test {
 
 class database {

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # For scripts that try a server as a process: a scratch directory, and a server in it, which end with
 # the script. To be sourced, with `set -u`.
 scratch=$(mktemp -d)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A receiver of pushes: puts tasks, and verifies each push with standardwebhooks.
 // usage: receiver.js ADDRESS
 const assert = require("node:assert");

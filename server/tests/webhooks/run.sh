@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A receiver that verifies every push with the npm package standardwebhooks, unmodified.
 # usage: run.sh VERGE
 set -euo pipefail

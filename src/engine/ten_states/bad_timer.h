@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bad_timer: the last words of a process that found a timer in a state it cannot be in.
 //
 // Such a state is a bug in verge, or overwritten memory. To continue would fire a timer twice or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is done to a processor's heap, with its lock held: clean, adjust, run, clear deleted, move.
 //
 // Each of them meets timers that were stopped or modified since the lock was last held, and does

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mutation: places where a test may put a historic bug back into the state machine.
 //
 // The tests of the state machine are only worth something if they would have found the bugs that

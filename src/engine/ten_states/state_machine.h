@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ten-state machine: how any number of threads start, stop, reset and run timers that sit on
 // the heaps of several processors.
 //

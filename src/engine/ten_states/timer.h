@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // basic_timer: one timer as the state machine and the heaps see it.
 //
 // It is part of something larger - a callback's node, a sleeping task, a channel - which f finds

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the owner of a handle does to a timer, from any thread: add, del, mod, reset.
 //
 // The rules that make these safe against each other and against the heap's side are in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // timer_state: the ten states of a timer, and which operation may change which into which.
 //
 // A timer's state says where the timer is (on a processor's heap or on none), whether its time and

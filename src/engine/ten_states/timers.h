@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // basic_timers: the timers of one processor - the heap, its lock, and what others may know of it
 // without the lock.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Conan 2 gives a recipe, as far as ours use it: Conan is not in Debian. create.py runs them with it."""
 
 import subprocess

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stand-in for the timed schedulers of stdexec: three names that look the scheduler up with
 // tag_invoke, and the concept that they form.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stand-in for stdexec, which Debian does not have: the concepts of senders and receivers that
 // <verge/execution.h> is written against, reduced to what its test needs. With stdexec's own
 // headers on the include path before this folder, the test is compiled against those.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is built, and whether it may run here."""
 
 from conan.errors import ConanInvalidConfiguration

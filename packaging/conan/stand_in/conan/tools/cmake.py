@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CMake: its variables, its packages, its calls."""
 
 import pathlib
