@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Steady churn: tasks come and go, about as many are there at any time, and the tables do not grow.
 // Rows that were deleted or replaced stay in their pages until autovacuum has passed; what is
 // tested is that it passes, with the settings that the tables have, and that the space is used
