@@ -38,7 +38,7 @@ using steady = std::chrono::steady_clock;
 constexpr int together = 50;
 constexpr int clients = 4;
 
-/// What a deleted task leaves behind if nothing is vacuumed is about 600 bytes: see the last test.
+/// What a deleted task leaves behind if nothing is vacuumed is about 700 bytes: see the last test.
 constexpr double few_bytes = 150;
 
 /// Clients that put and remove tasks, until they are told to end. From a limit on they do little: a
