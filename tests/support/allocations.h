@@ -32,6 +32,13 @@ inline void* counted_new(std::size_t size, std::size_t alignment) {
 [[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a) {
   return verge::test::counted_new(n, static_cast<std::size_t>(a));
 }
+[[gnu::noinline]] void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(n);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }

@@ -112,6 +112,13 @@ inline void* new_or_fail(std::size_t size, std::size_t alignment) {
 [[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a) {
   return verge::test::new_or_fail(n, static_cast<std::size_t>(a));
 }
+[[gnu::noinline]] void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(n);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
