@@ -77,37 +77,44 @@ void live_scheduler::count_name(const timer_node& t) noexcept {
   }
 }
 
+/// Before they fire: a thread that sees what one has done finds it counted. Timers that are due
+/// together are often of one name, and are counted together.
+void live_scheduler::count_firings(processor& p, std::span<const firing> due,
+                                   std::int64_t now) noexcept {
+  if constexpr (!counting) return;
+  const timer_behaviour* last = nullptr;
+  std::uint64_t of_last = 0;
+  for (const firing& f : due) {
+    const timer_behaviour* const does = f.timer->does.load(std::memory_order_relaxed);
+    if (does != last) {
+      if (of_last != 0) p.fired_by_name.add(last, of_last);
+      last = does;
+      of_last = 0;
+    }
+    ++of_last;
+    p.lateness.record(now - f.when);
+  }
+  p.fired_by_name.add(last, of_last);
+  p.timers_fired.add(due.size());
+}
+
 /// What they make ready is collected and queued at once. Until then no other worker can take it:
 /// that is the time of a batch, a few microseconds.
 void live_scheduler::fire_all(std::span<const firing> due, std::int64_t now) noexcept {
   worker* const w = worker_with_processor();
   if (w == nullptr) return engine_host::fire_all(due, now);
   processor& p = *w->held;
+  count_firings(p, due, now);
   ready_list found;
   {
     const onto_list collect(this, found);
-    // Timers that are due together are often of one name: they are counted together.
-    const timer_behaviour* last = nullptr;
-    std::uint64_t of_last = 0;
     for (const firing& f : due) {
-      const timer_behaviour* const does = f.timer->does.load(std::memory_order_relaxed);
-      if constexpr (counting) {
-        if (does != last) {
-          if (of_last != 0) p.fired_by_name.add(last, of_last);
-          last = does;
-          of_last = 0;
-        }
-        ++of_last;
-        p.lateness.record(now - f.when);
-      }
-      VERGE_PROBE4(fire, f.timer, f.when, now, does);
+      VERGE_PROBE4(fire, f.timer, f.when, now, f.timer->does.load(std::memory_order_relaxed));
       if (traces()) [[unlikely]]
         trace_fired(*f.timer, f.when);
       fire(f, now);
     }
-    if constexpr (counting) p.fired_by_name.add(last, of_last);
   }
-  p.timers_fired.add(due.size());
   push_local(p, found);
 }
 

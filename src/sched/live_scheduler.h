@@ -143,6 +143,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
     return name_of_thread(name_, role);
   }
   void fire_all(std::span<const firing> due, std::int64_t now) noexcept override;
+  static void count_firings(processor& p, std::span<const firing> due, std::int64_t now) noexcept;
 
   void trace_fired(const timer_node& t, std::int64_t when) noexcept override;
 
