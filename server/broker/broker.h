@@ -69,7 +69,7 @@ struct broker_options {
   /// and leases with tokens last over a restart. Otherwise they are kept in memory.
   bool durable_leases{true};
   /// How many tasks are kept in memory, about; the others are in the store alone.
-  std::size_t most_in_memory{300'000};
+  std::size_t most_in_memory{150'000};
   /// How many are read from the store, and how many fall due, in one go.
   std::size_t chunk{2'000};
   /// How many bytes the replies of one round have, and one more.

@@ -230,7 +230,7 @@ TEST_F(servers, that_are_not_there_leave_a_lag_that_the_next_one_works_off) {
     put(w, "mail", "later", 100'000);
     put(w, "other", "later", 100'000);
   }
-  // Nobody makes it ready.
+  // No server makes it ready.
   cluster::lags found;
   while ((found = cluster::look_at_lags(link))[shard] < 1500ms) std::this_thread::sleep_for(20ms);
   EXPECT_EQ(found.size(), 1U) << "what is due later is not behind";

@@ -51,7 +51,7 @@ class serve_command {
   std::string leases_{"durable"};
   std::uint32_t body_limit_{65'535};
   std::size_t connections_{10'000};
-  std::size_t in_memory_{300'000};
+  std::size_t in_memory_{150'000};
   std::uint64_t memtable_{32U << 20};
   unsigned processors_{0};
   bool insecure_{false};
