@@ -15,6 +15,7 @@
 #include <verge/task.h>
 #include <verge/time.h>
 #include <verge/timeout.h>
+#include <verge/under.h>
 
 #include <atomic>
 #include <chrono>
@@ -205,6 +206,59 @@ INSTANTIATE_TEST_SUITE_P(engines, a_life,
                            return std::string(name_of(std::get<0>(p.param))) + "_" +
                                   std::to_string(std::get<1>(p.param)) + "_in_a_row";
                          });
+
+/// Waits, throws whatever ends the wait, and says whether it is under way.
+task<> hold(std::atomic<int>& under_way) {
+  struct counted {
+    std::atomic<int>& n;
+    explicit counted(std::atomic<int>& count) : n(count) { ++n; }
+    counted(const counted&) = delete;
+    counted& operator=(const counted&) = delete;
+    ~counted() { --n; }
+  };
+  const counted c(under_way);
+  co_await verge::sleep(1h);
+}
+
+/// Starts a task under a limit once for every request for memory, which fails.
+template <class Limited>
+task<> with_every_failure(Limited limited, std::atomic<int>& under_way, int& failures) {
+  for (long n = 1;; ++n) {
+    test::fail(resource::memory, n, 1);
+    try {
+      co_await limited();
+    } catch (const std::bad_alloc&) {
+      ++failures;
+    } catch (const timed_out&) {
+    } catch (const context_error&) {
+    }
+    const bool done = !test::has_failed();
+    test::fail_no_more();
+    EXPECT_EQ(under_way, 0) << "request " << n;
+    co_await yield();  // what was left to run begins
+    EXPECT_EQ(under_way, 0) << "request " << n;
+    if (done) co_return;
+  }
+}
+
+// The limit is set after the task has been started: if that fails, the task is ended, not let go.
+TEST(a_limit_that_cannot_be_set, ends_the_task_before_it_throws) {
+  others = 0;
+  runtime rt({.processors = 1, .on_exception = &note_other});
+  std::atomic<int> under_way{0};
+  int failures = 0;
+  const auto in_time = [&] { return timeout(hold(under_way), 1ms); };
+  rt.run(with_every_failure(in_time, under_way, failures));
+  EXPECT_GT(failures, 2);
+  failures = 0;
+  const auto in_context = [&]() -> task<> {
+    auto [ctx, cancel] = with_timeout(background(), 1ms);
+    co_await under(ctx, hold(under_way));
+  };
+  rt.run(with_every_failure(in_context, under_way, failures));
+  EXPECT_GT(failures, 2);
+  EXPECT_EQ(others, 0);
+}
 
 }  // namespace
 }  // namespace verge

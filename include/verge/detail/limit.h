@@ -3,6 +3,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -139,17 +141,32 @@ template <class T, class Limit>
 task<T> limited_task(Limit limit, task<T> work) {
   limit.begin();
   join_handle<T> h = go(std::move(work));
+  const auto cancel = [&h] { h.cancel(); };
   // Destroyed before the handle, which its callback uses; its destructor waits for the callback.
-  auto alarm = limit.alarm([&h] { h.cancel(); });
+  std::optional<decltype(limit.alarm(cancel))> alarm;
+  std::exception_ptr no_alarm;
+  try {
+    alarm.emplace(limit.alarm(cancel));
+  } catch (...) {
+    no_alarm = std::current_exception();
+    h.cancel();  // without its limit it is not to run, and it ends before this one does
+  }
   try {
     co_await end_of(h);
   } catch (const cancelled&) {
     h.cancel();  // this task was cancelled, and takes the other one with it
   }
+  if (no_alarm) {
+    try {
+      static_cast<void>(co_await shielded_join(h));
+    } catch (...) {  // the caller learns instead that there was no limit
+    }
+    std::rethrow_exception(no_alarm);
+  }
   try {
     co_return co_await shielded_join(h);
   } catch (const cancelled&) {
-    if (alarm.stop()) throw;  // it was not the limit
+    if (alarm->stop()) throw;  // it was not the limit
   }
   limit.fail();
 }
