@@ -166,6 +166,7 @@ TEST(stall, what_is_known_is_reported_if_the_handler_does_not_end_and_nothing_wa
     }
   };
   static report first;
+  static report second;
   std::atomic<bool> stop = false;
   {
     verge::runtime rt({.processors = 1, .stall_after = 20ms, .on_stall = first.handler()});
@@ -177,9 +178,19 @@ TEST(stall, what_is_known_is_reported_if_the_handler_does_not_end_and_nothing_wa
     ASSERT_TRUE(eventually([] { return reported.load(); }));
     EXPECT_TRUE(first.got.is_task);
     EXPECT_EQ(first.got.backtrace.size(), 1);
+    // Another runtime's stall is reported, without what cannot be asked.
+    verge::runtime other({.processors = 1, .stall_after = 20ms, .on_stall = second.handler()});
+    reported = false;
+    auto too = other.spawn([&] {
+      while (!stop) {
+      }
+    });
+    ASSERT_TRUE(eventually([] { return reported.load(); }));
+    EXPECT_EQ(second.got.what, "?");
     handler_may_go_on = true;
     stop = true;
     stuck.join();
+    too.join();
   }
   thread_probe::before_unwinding = nullptr;
   // And from then on all is as before.

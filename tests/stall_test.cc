@@ -117,6 +117,24 @@ TEST(stall, a_task_that_blocks_with_a_lock_held_is_reported_with_its_label) {
   }
 }
 
+TEST(stall, of_a_spare_processor_is_reported_while_all_others_are_idle) {
+  reports got;
+  verge::runtime rt({.processors = 1, .stall_after = 400ms, .on_stall = got.handler()});
+  std::atomic<bool> begun = false;
+  std::atomic<bool> may_end = false;
+  auto first = rt.spawn([&] {
+    while (!begun) std::this_thread::sleep_for(1ms);
+  });
+  auto second = rt.spawn([&] {  // begins on a spare processor, since the first waits for it
+    begun = true;
+    while (!may_end) std::this_thread::sleep_for(1ms);
+  });
+  first.join();
+  EXPECT_TRUE(verge::test::eventually([&] { return got.count() == 1; }));
+  may_end = true;
+  second.join();
+}
+
 TEST(stall, reports_are_one_a_second_and_tell_how_many_were_left_out) {
   reports got;
   verge::runtime rt({.processors = 4, .stall_after = 20ms, .on_stall = got.handler()});

@@ -32,6 +32,13 @@ void spare_processors::put_locked(processor& p) noexcept {
   at_rest_.set(p.id - processor_set::max_processors);
 }
 
+bool spare_processors::any_at_work_locked(const processor_set& all) const noexcept {
+  for (unsigned i = 0; i < all.spares_made(); ++i) {
+    if (!at_rest_.test(i)) return true;
+  }
+  return false;
+}
+
 bool spare_processors::one_is_coming_up() noexcept {
   if (coming_up_ != nullptr &&
       coming_up_->tick.load(std::memory_order_relaxed) == coming_up_tick_) {

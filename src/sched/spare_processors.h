@@ -48,6 +48,7 @@ class spare_processors {
   void limit_to_locked(unsigned n) noexcept { limit_ = std::min(n, processor_set::max_spares); }
   using set = bit_set<processor_set::max_spares>;
   const set& at_rest_locked() const noexcept { return at_rest_; }
+  bool any_at_work_locked(const processor_set& all) const noexcept;
 
   // --- Whether they are needed.
 

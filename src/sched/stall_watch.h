@@ -35,12 +35,15 @@ class stall_watch {
 
   // --- By the monitor.
 
-  bool due(std::int64_t now) const noexcept { return after_ != 0 && now >= next_look_; }
+  bool due(std::int64_t now) const noexcept { return looks() && now >= next_look_; }
   void begin_look(std::int64_t now) noexcept { next_look_ = now + between_looks; }
   /// Compares the worker's turn with what it was. Under the scheduler's lock.
   void look_locked(worker& w, std::int64_t now) noexcept;
   /// Asks and reports, after all workers were looked at, with no lock.
   void finish_look(std::int64_t now) noexcept;
+  bool looks() const noexcept { return after_ != 0; }
+  /// Whether a stall was found that has yet to be reported.
+  bool owes_report() const noexcept { return current_.thread != 0; }
   /// The monitor has ended: takes back a question that it has asked, so that others may ask.
   void end() noexcept;
 
