@@ -6,7 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -74,11 +74,10 @@ looked_up look_up(const timer_behaviour& of, const work_name& name) noexcept {
   }
 }
 
-/// Kept for good. Null if there is no memory.
-const char* copy_of(std::string_view text) noexcept {
-  char* const copy = new (std::nothrow) char[text.size() + 1];
-  if (copy == nullptr) return nullptr;
-  std::memcpy(copy, text.data(), text.size());
+using kept_text = std::unique_ptr<char[]>;
+kept_text copy_of(std::string_view text) {
+  auto copy = std::make_unique_for_overwrite<char[]>(text.size() + 1);
+  text.copy(copy.get(), text.size());
   copy[text.size()] = '\0';
   return copy;
 }
@@ -100,15 +99,18 @@ std::string text_of([[maybe_unused]] const void* word) {
 #endif
 }
 
-/// With the lock held. May throw.
+/// With the lock held. If it throws, there is no entry; if not, its texts are kept for good.
 void fill(entry& e, const timer_behaviour& of, const work_name& name) {
+  const char* const as_written = name.written != nullptr ? name.written : of.written;
+  kept_text written = as_written != nullptr ? copy_of(type_in(as_written)) : nullptr;
+  kept_text label = name.label != nullptr ? copy_of(name.label) : nullptr;
+  kept_text place = name.place != nullptr ? copy_of(text_of(name.place)) : nullptr;
   timer_behaviour named = of;
   named.given = name;
   if (name.label == nullptr) named.only_place = name.place;
-  const char* const written = name.written != nullptr ? name.written : of.written;
-  if (written != nullptr) named.written = copy_of(type_in(written));
-  if (name.label != nullptr) named.label = copy_of(name.label);
-  if (name.place != nullptr) named.place = copy_of(text_of(name.place));
+  if (written) named.written = written.release();
+  if (label) named.label = label.release();
+  if (place) named.place = place.release();
   ::new (static_cast<void*>(&e)) entry{.named = named, .of = &of};
 }
 
