@@ -268,23 +268,6 @@ TEST_F(net, timeout_limits_a_read_that_is_woken_again_and_again) {
   dripping.join();
 }
 
-/// A listener that does not accept, and whose queue is full: connecting to it never ends.
-class unresponsive {
- public:
-  unresponsive() : listener_(tcp_listener::listen(endpoint::loopback(0), {.backlog = 0}).value) {
-    for (;;) {
-      auto [conn, error] = tcp_conn::connect(at(), 100ms).wait();
-      if (error) break;
-      filling_.push_back(std::move(conn));
-    }
-  }
-  endpoint at() const { return listener_.local().or_throw(); }
-
- private:
-  tcp_listener listener_;
-  std::vector<tcp_conn> filling_;
-};
-
 TEST_F(net, connecting_can_be_limited_and_cancelled) {
   as_default here(rt);
   unresponsive server;

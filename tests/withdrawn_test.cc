@@ -203,23 +203,6 @@ TEST_P(given_up, accept_leaves_the_connection_to_the_next_one) {
   EXPECT_EQ(text(bytes, far.read_some(bytes).wait().or_throw()), "abc");
 }
 
-/// A listener that does not accept, and whose queue is full: connecting to it never ends.
-class unresponsive {
- public:
-  unresponsive() : listener_(tcp_listener::listen(endpoint::loopback(0), {.backlog = 0}).value) {
-    for (;;) {
-      auto [conn, error] = tcp_conn::connect(at(), 50ms).wait();
-      if (error) break;
-      filling_.push_back(std::move(conn));
-    }
-  }
-  endpoint at() const { return listener_.local().or_throw(); }
-
- private:
-  tcp_listener listener_;
-  std::vector<tcp_conn> filling_;
-};
-
 TEST_P(given_up, connect_gives_no_connection) {
   unresponsive server;
   std::atomic<bool> begun{false};

@@ -96,35 +96,10 @@ int accept4(int fd, sockaddr* from, socklen_t* length, int flags) {
 #if defined(__SANITIZE_ADDRESS__)
 
 namespace verge::test {
-inline void* new_or_fail(std::size_t size, std::size_t alignment) {
-  size = (size + alignment - 1) / alignment * alignment;
-  void* const p = is_to_fail(resource::memory, ENOMEM)
-                      ? nullptr
-                      : std::aligned_alloc(alignment, size == 0 ? alignment : size);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
+inline bool may_allocate() noexcept { return !is_to_fail(resource::memory, ENOMEM); }
 }  // namespace verge::test
 
-[[gnu::noinline]] void* operator new(std::size_t n) {
-  return verge::test::new_or_fail(n, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-}
-[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a) {
-  return verge::test::new_or_fail(n, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
-  try {
-    return operator new(n);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
-  std::free(p);
-}
+#include "replaced_new.h"
 
 #else
 

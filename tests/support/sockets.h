@@ -6,8 +6,10 @@
 #include <verge/task.h>
 
 #include <array>
+#include <chrono>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <net/descriptor.h>
 
@@ -28,6 +30,23 @@ inline task<two_ends> connected(endpoint at = endpoint::loopback(0)) {
   auto far = (co_await listener.accept()).or_throw();
   co_return two_ends{std::move(near), std::move(far)};
 }
+
+/// A listener that does not accept, and whose queue is full: connecting to it never ends.
+class unresponsive {
+ public:
+  unresponsive() : listener_(tcp_listener::listen(endpoint::loopback(0), {.backlog = 0}).value) {
+    for (;;) {
+      auto [conn, error] = tcp_conn::connect(at(), std::chrono::milliseconds(100)).wait();
+      if (error) break;
+      filling_.push_back(std::move(conn));
+    }
+  }
+  endpoint at() const { return listener_.local().or_throw(); }
+
+ private:
+  tcp_listener listener_;
+  std::vector<tcp_conn> filling_;
+};
 
 /// Returns whether an operation waits on it, for tests of waiting operations.
 inline bool awaited(const descriptor& of, detail::io_direction d) {
