@@ -24,7 +24,7 @@ promtool check metrics <"$scratch/metrics"
 echo "promtool is satisfied"
 python=$(for p in python3 /usr/bin/python3; do "$p" -c 'import prometheus_client' 2>/dev/null && echo "$p" && break; done || true)
 [[ -n $python ]] || { echo "FAILED: there is no prometheus_client (Debian's python3-prometheus-client)"; exit 1; }
-"$python" "$here/metrics.py" <"$scratch/metrics"
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$here/../support" "$python" "$here/metrics.py" <"$scratch/metrics"
 
 cp "$here/package.json" "$here/page.js" "$here/../support/page_tests.js" "$scratch"
 (cd "$scratch" && npm install --no-audit --no-fund --loglevel=error >/dev/null)

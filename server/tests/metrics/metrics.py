@@ -6,9 +6,9 @@ import json
 import re
 import sys
 
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus import read_metrics
 
-families = {f.name: f for f in text_string_to_metric_families(sys.stdin.read())}
+families = read_metrics(sys.stdin.read())
 
 
 def value(name, **labels):
@@ -16,19 +16,6 @@ def value(name, **labels):
     assert found, (name, labels)
     return sum(found)
 
-
-for name, family in families.items():
-    assert name.startswith("verge_"), name
-    assert family.type in ("counter", "gauge", "histogram"), (name, family.type)
-    assert family.documentation, name
-    if family.type != "histogram":
-        continue
-    buckets = [s for s in family.samples if s.name.endswith("_bucket")]
-    values = [s.value for s in buckets]
-    assert values == sorted(values), name
-    assert buckets[-1].labels["le"] == "+Inf", name
-    (count,) = [s.value for s in family.samples if s.name.endswith("_count")]
-    assert values[-1] == count, name
 
 odd = "a/b+;.$_()"
 for state, wanted in (("ready", 2), ("delayed", 1), ("reserved", 1), ("buried", 1)):

@@ -34,6 +34,6 @@ echo "promtool is satisfied with the metrics"
 for python in python3 /usr/bin/python3; do
   "$python" -c 'import prometheus_client' 2>/dev/null && break
 done
-"$python" "$here/metrics.py" "$2" "$scratch/rules.yml" <"$scratch/metrics"
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$here/../../../tests/support" "$python" "$here/metrics.py" "$2" "$scratch/rules.yml" <"$scratch/metrics"
 promtool check rules "$scratch/rules.yml"
 echo "promtool is satisfied with the dashboard's queries"
