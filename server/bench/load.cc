@@ -70,13 +70,20 @@ struct talk {
   clock::time_point begun;
 };
 
-double percentile(std::vector<float>& sorted, double p) {
-  if (sorted.empty()) return 0;
-  const auto at = static_cast<std::size_t>(p * static_cast<double>(sorted.size() - 1));
-  return static_cast<double>(sorted[at]);
-}
-
 }  // namespace
+
+load_figures figures_of(std::uint64_t operations, double seconds, std::vector<float> times_us) {
+  std::sort(times_us.begin(), times_us.end());
+  const auto percentile = [&](double p) {
+    if (times_us.empty()) return 0.0;
+    const auto at = static_cast<std::size_t>(p * static_cast<double>(times_us.size() - 1));
+    return static_cast<double>(times_us[at]);
+  };
+  return {.per_second = static_cast<double>(operations) / seconds,
+          .p50_us = percentile(0.5),
+          .p99_us = percentile(0.99),
+          .operations = operations};
+}
 
 load_figures play(std::uint16_t port, int connections, double seconds,
                   const conversation_maker& make) {
@@ -111,7 +118,7 @@ load_figures play(const std::vector<std::uint16_t>& ports, int connections, doub
       send_all(t.socket.s, first);
     }
   }
-  load_figures figures;
+  std::uint64_t operations = 0;
   std::vector<float> times;
   times.reserve(1U << 20);
   std::vector<epoll_event> events(256);
@@ -127,7 +134,7 @@ load_figures play(const std::vector<std::uint16_t>& ports, int connections, doub
       t.input.append(bytes.data(), static_cast<std::size_t>(got));
       if (!t.what->reply(t.input)) continue;
       if (t.what->operation_done(t.input)) {
-        ++figures.operations;
+        ++operations;
         const auto answered = clock::now();
         times.push_back(std::chrono::duration<float, std::micro>(answered - t.begun).count());
         t.begun = answered;
@@ -142,11 +149,7 @@ load_figures play(const std::vector<std::uint16_t>& ports, int connections, doub
     }
   }
   const std::chrono::duration<double> took = clock::now() - begin;
-  std::sort(times.begin(), times.end());
-  figures.per_second = static_cast<double>(figures.operations) / took.count();
-  figures.p50_us = percentile(times, 0.5);
-  figures.p99_us = percentile(times, 0.99);
-  return figures;
+  return figures_of(operations, took.count(), std::move(times));
 }
 
 std::string ask(std::uint16_t port, std::string_view request, std::string_view until) {

@@ -38,6 +38,8 @@ struct load_figures {
   double p99_us{0};
   std::uint64_t operations{0};
 };
+/// Of operations that took so long each, in microseconds.
+load_figures figures_of(std::uint64_t operations, double seconds, std::vector<float> times_us);
 
 /// Plays so many conversations with a port of this machine, for so long or until all have finished.
 load_figures play(std::uint16_t port, int connections, double seconds,

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -110,38 +109,27 @@ class postgres_run {
     for (int round = 0; round < options_.rounds; ++round) {
       fmt::print("round {} of {}\n", round + 1, options_.rounds);
       std::fflush(stdout);
-      if (wants("puts") || wants("reserves")) {
+      if (options_.wants("puts") || options_.wants("reserves")) {
         for (const std::size_t n : counts_) shared(n);
         alone();
         rows();
       }
-      if (wants("deletes")) deletes();
+      if (options_.wants("deletes")) deletes();
     }
     fmt::print("\n");
     for (const std::string& title : titles_) report(json_, title, all_[title], names_);
-    if (wants("lateness")) lateness();
-    if (wants("idle")) idle();
-    if (!options_.json.empty()) {
-      std::ofstream(options_.json) << json_.dump(2) << '\n';
-      fmt::print("figures: {}\n", options_.json);
-    }
+    if (options_.wants("lateness")) lateness();
+    if (options_.wants("idle")) idle();
+    write_figures(json_, options_.json);
     return 0;
   }
 
  private:
-  bool wants(const std::string& part) const {
-    const auto& only = options_.only;
-    return only.empty() || std::find(only.begin(), only.end(), part) != only.end();
-  }
-
   void describe() {
-    const disk_figures disk = measure_disk(options_.directory);
-    fmt::print("the disk: append of 4 KiB and fdatasync {:.0f} us at p50, {:.0f} at p99\n",
-               disk.p50_us, disk.p99_us);
+    report_disk(json_, options_.directory);
     fmt::print("PostgreSQL {}, {}", database::programs(), "fsync=on, synchronous_commit=on");
     for (const std::string& s : settings) fmt::print(", {}", s);
     fmt::print("; {} tubes at most, connections are spread over the servers\n\n", most_tubes);
-    json_["disk"] = {{"p50_us", disk.p50_us}, {"p99_us", disk.p99_us}};
     json_["settings"] = settings;
   }
 
@@ -212,11 +200,11 @@ class postgres_run {
                double speed) {
     for (const int c : connections_) {
       const int used = std::min(c, tubes);
-      if (wants("puts")) {
+      if (options_.wants("puts")) {
         begin_afresh();
         add(puts_at(c), name, puts(ports, c, used));
       }
-      if (wants("reserves")) {
+      if (options_.wants("reserves")) {
         const double most = most_at(c) * speed;
         begin_afresh();
         add(work_at(c), name, work(ports, c, used, most));
@@ -226,7 +214,7 @@ class postgres_run {
 
   void rows() {
     base_.empty();
-    if (wants("puts")) {
+    if (options_.wants("puts")) {
       for (const int c : connections_) {
         table_.make();
         begin_afresh();
@@ -234,7 +222,7 @@ class postgres_run {
       }
     }
     for (const table_use& u : table_uses()) {
-      if (!wants("reserves")) break;
+      if (!options_.wants("reserves")) break;
       table_.make();
       table_.fill(jobs(), body_size);
       begin_afresh();

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
+
+#include "peers.h"
 
 namespace verge::server::bench {
 
@@ -37,6 +40,19 @@ void report(nlohmann::json& into, const std::string& title, const figures_by_nam
   }
   fmt::print("\n");
   std::fflush(stdout);
+}
+
+void report_disk(nlohmann::json& into, const std::string& directory) {
+  const disk_figures disk = measure_disk(directory);
+  fmt::print("the disk: append of 4 KiB and fdatasync {:.0f} us at p50, {:.0f} at p99\n",
+             disk.p50_us, disk.p99_us);
+  into["disk"] = {{"p50_us", disk.p50_us}, {"p99_us", disk.p99_us}};
+}
+
+void write_figures(const nlohmann::json& figures, const std::string& file) {
+  if (file.empty()) return;
+  std::ofstream(file) << figures.dump(2) << '\n';
+  fmt::print("figures: {}\n", file);
 }
 
 }  // namespace verge::server::bench

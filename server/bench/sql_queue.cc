@@ -137,12 +137,6 @@ class fetcher final : public worker {
   std::vector<std::string> fetched_;
 };
 
-double percentile(const std::vector<float>& sorted, double p) {
-  if (sorted.empty()) return 0;
-  return static_cast<double>(
-      sorted[static_cast<std::size_t>(p * static_cast<double>(sorted.size() - 1))]);
-}
-
 /// One thread, all of the workers.
 load_figures play(const std::vector<std::unique_ptr<worker>>& all, double seconds) {
   std::vector<pollfd> waits;
@@ -154,7 +148,7 @@ load_figures play(const std::vector<std::unique_ptr<worker>>& all, double second
     w->begun = begin;
     w->begin();
   }
-  load_figures figures;
+  std::uint64_t operations = 0;
   std::vector<float> times;
   while (clock::now() < end) {
     if (::poll(waits.data(), waits.size(), 100) <= 0) continue;
@@ -165,18 +159,14 @@ load_figures play(const std::vector<std::unique_ptr<worker>>& all, double second
       if (r == nullptr) continue;
       const std::uint64_t done = w.go_on(*r);
       if (done == 0) continue;
-      figures.operations += done;
+      operations += done;
       const auto now = clock::now();
       times.push_back(std::chrono::duration<float, std::micro>(now - w.begun).count());
       w.begun = now;
     }
   }
   const std::chrono::duration<double> took = clock::now() - begin;
-  std::sort(times.begin(), times.end());
-  figures.per_second = static_cast<double>(figures.operations) / took.count();
-  figures.p50_us = percentile(times, 0.5);
-  figures.p99_us = percentile(times, 0.99);
-  return figures;
+  return figures_of(operations, took.count(), std::move(times));
 }
 
 std::string add_jobs(std::uint64_t count, std::size_t body) {

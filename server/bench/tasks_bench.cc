@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <thread>
 
 #include "broker/committer.h"
@@ -118,30 +118,20 @@ class bench_run {
   explicit bench_run(const tasks_options& o) : options_(o), contenders_(contenders(o)) {}
 
   int run() {
-    const disk_figures disk = measure_disk(options_.directory);
-    fmt::print("the disk: append of 4 KiB and fdatasync {:.0f} us at p50, {:.0f} at p99\n\n",
-               disk.p50_us, disk.p99_us);
-    json_["disk"] = {{"p50_us", disk.p50_us}, {"p99_us", disk.p99_us}};
-    if (wants("puts")) puts();
-    if (wants("reserves")) reserves();
-    if (wants("http")) json_["http"] = measure_http(options_);
-    if (wants("churn")) churn();
-    if (wants("lateness")) lateness();
-    if (wants("memory")) memory();
-    if (wants("many")) many();
-    if (!options_.json.empty()) {
-      std::ofstream(options_.json) << json_.dump(2) << '\n';
-      fmt::print("figures: {}\n", options_.json);
-    }
+    report_disk(json_, options_.directory);
+    fmt::print("\n");
+    if (options_.wants("puts")) puts();
+    if (options_.wants("reserves")) reserves();
+    if (options_.wants("http")) json_["http"] = measure_http(options_);
+    if (options_.wants("churn")) churn();
+    if (options_.wants("lateness")) lateness();
+    if (options_.wants("memory")) memory();
+    if (options_.wants("many")) many();
+    write_figures(json_, options_.json);
     return 0;
   }
 
  private:
-  bool wants(const std::string& part) const {
-    const auto& only = options_.only;
-    return only.empty() || std::find(only.begin(), only.end(), part) != only.end();
-  }
-
   void report(const std::string& title, const figures_by_name& all,
               const std::vector<std::string>& names) {
     bench::report(json_, title, all, names);
@@ -297,7 +287,21 @@ class bench_run {
 
 }  // namespace
 
+bool tasks_options::wants(const std::string& part) const {
+  return only.empty() || std::find(only.begin(), only.end(), part) != only.end();
+}
+
 int run_tasks_bench(const tasks_options& options) {
+  const std::vector<std::string> parts =
+      options.store == "postgres"
+          ? std::vector<std::string>{"puts", "reserves", "deletes", "lateness", "idle"}
+          : std::vector<std::string>{"puts",     "reserves", "http", "churn",
+                                     "lateness", "memory",   "many"};
+  for (const std::string& part : options.only) {
+    if (std::find(parts.begin(), parts.end(), part) != parts.end()) continue;
+    throw std::invalid_argument(fmt::format("--only {}: with --store {} the parts are {}", part,
+                                            options.store, fmt::join(parts, ", ")));
+  }
   if (options.store == "postgres") return run_postgres_bench(options);
   return bench_run(options).run();
 }

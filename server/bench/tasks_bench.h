@@ -17,6 +17,8 @@ struct tasks_options {
   unsigned long long many{20'000'000};
   std::string store{"rocksdb"};           ///< or postgres, see postgres_bench.h
   unsigned long long deletes{1'000'000};  ///< postgres: after which the work is measured again
+
+  bool wants(const std::string& part) const;
 };
 
 /// Measures the task server and its peers in turns, and prints a table.

@@ -146,8 +146,8 @@ serve_command::serve_command(CLI::App& tool, CLI::App& bench) {
       ->check(CLI::Range(0.1, 600.0))
       ->capture_default_str();
   bench_->add_option("--only", bench_options_.only, "Parts, of which all are taken otherwise")
-      ->check(CLI::IsMember({"puts", "reserves", "http", "push", "churn", "lateness", "memory",
-                             "many", "deletes", "idle"}))
+      ->check(CLI::IsMember(
+          {"puts", "reserves", "http", "churn", "lateness", "memory", "many", "deletes", "idle"}))
       ->delimiter(',');
   bench_
       ->add_option(
