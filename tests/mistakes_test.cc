@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include <support/output_of.h>
 
 namespace {
 
@@ -41,14 +42,9 @@ std::vector<std::string> compile(const std::filesystem::path& file) {
   const std::string command = std::string("LC_ALL=C " VERGE_CXX
                                           " -std=c++20 -Wall -fsyntax-only -fmessage-length=0"
                                           " -I " VERGE_SOURCE_DIR "/include '") +
-                              file.string() + "' 2>&1";
-  std::FILE* const out = ::popen(command.c_str(), "r");
-  EXPECT_NE(out, nullptr);
-  std::string said;
-  for (int c = 0; out != nullptr && (c = std::fgetc(out)) != EOF;) said += static_cast<char>(c);
-  if (out != nullptr) ::pclose(out);
+                              file.string() + "'";
   std::vector<std::string> lines;
-  std::istringstream in(said);
+  std::istringstream in(verge::test::output_of(command));
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
 }

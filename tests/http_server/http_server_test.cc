@@ -12,6 +12,7 @@
 #include <http_server/client.h>
 #include <http_server/request_table.h>
 #include <http_server/server_process.h>
+#include <support/output_of.h>
 #include <support/patience.h>
 #include <support/scale.h>
 

@@ -135,15 +135,4 @@ class http_server_process : public server_process {
   }
 };
 
-/// What a command prints, with its errors.
-inline std::string output_of(const std::string& command) {
-  std::string all;
-  std::FILE* p = ::popen((command + " 2>&1").c_str(), "r");
-  std::array<char, 4096> bytes;
-  for (std::size_t n = 0; (n = std::fread(bytes.data(), 1, bytes.size(), p)) > 0;)
-    all.append(bytes.data(), n);
-  ::pclose(p);
-  return all;
-}
-
 }  // namespace verge::test

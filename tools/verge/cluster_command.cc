@@ -44,8 +44,8 @@ int cluster_command::run() {
   };
   long long most = 0;
   for (const cluster::shard_record& s : all.shards) most = std::max(most, lag_of(s.shard));
-  std::printf("%zu servers, %u shards, %zu without an owner, lag %lld ms at most\n",
-              all.nodes.size(), found.shards, free, most);
+  std::printf("%zu server%s, %u shards, %zu without an owner, lag %lld ms at most\n",
+              all.nodes.size(), all.nodes.size() == 1 ? "" : "s", found.shards, free, most);
   std::printf("%-18s %7s %10s  %-22s %-22s %s\n", "server", "shards", "up", "tasks", "http",
               "peer");
   for (const cluster::node_record& n : all.nodes) {

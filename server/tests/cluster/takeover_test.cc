@@ -4,6 +4,7 @@
 // has all shards, and has executed a put for each of them. The figures of docs/cluster.md are
 // printed here.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <signal.h>
@@ -20,6 +21,8 @@
 #include "nodes.h"
 #include "support/database.h"
 
+#include <support/output_of.h>
+
 namespace {
 
 using namespace verge::cluster_test;
@@ -27,6 +30,10 @@ using verge::server::cluster::shard_of_tube;
 using verge::server::test::database;
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::StartsWith;
+using verge::test::output_of;
 using steady = std::chrono::steady_clock;
 
 constexpr std::uint32_t shards = 8;
@@ -115,5 +122,48 @@ TEST(a_server_that_is_killed, is_replaced_when_its_leases_end) {
   if (!database::is_installed()) GTEST_SKIP() << "PostgreSQL is not installed";
   EXPECT_LT(out_of_reach(SIGKILL, 10'000, rounds()), 75s);
 }
+
+#if defined(VERGE_TOOL)
+/// What the command prints, as soon as that is of the form: shards move until all are placed.
+std::string output_like(const std::string& form, const std::string& command) {
+  std::string said;
+  for (int i = 0; i < 6000; ++i) {
+    said = output_of(command);
+    if (testing::Matches(MatchesRegex(form))(said)) break;
+    std::this_thread::sleep_for(10ms);
+  }
+  return said;
+}
+
+TEST(the_tool, shows_the_servers_of_a_database_and_their_shards) {
+  if (!database::is_installed()) GTEST_SKIP() << "PostgreSQL is not installed";
+  const database base;
+  const std::string show = VERGE_TOOL " cluster --store '" + base.url() + "'";
+  EXPECT_THAT(output_of(show), HasSubstr("has no tasks yet: start `verge serve --store` on it"));
+
+  node first(base.url(), 3'000, "");
+  node second(base.url(), 3'000, "");
+  ASSERT_TRUE(first.start() && second.start());
+  const std::string head =
+      ", 8 shards, 0 without an owner, lag [0-9]+ ms at most\n"
+      "server +shards +up +tasks +http +peer\n";
+  const std::string address = "127\\.0\\.0\\.1:[0-9]+";
+  const auto line_with = [&](const std::string& shards_of_it) {
+    return "[0-9a-f]+ +" + shards_of_it + " +[0-9]+s  " + address + " +" + address + " +" +
+           address + "\n";
+  };
+  const std::string both = "2 servers" + head + "(" + line_with("[0-8]") + "){2}";
+  EXPECT_THAT(output_like(both, show), MatchesRegex(both));
+  const std::string with_shards = both + "\n  shard +epoch +lease left +lag  server\n" +
+                                  "( +[0-7] +[1-9][0-9]* +[1-9][0-9]*ms +[0-9]+ms  [0-9a-f]+\n){8}";
+  EXPECT_THAT(output_like(with_shards, show + " --shards"), MatchesRegex(with_shards));
+
+  first.kill();  // its leases end, and the other takes them
+  const std::string one = "1 server" + head + line_with("8");
+  EXPECT_THAT(output_like(one, show), MatchesRegex(one));
+  EXPECT_THAT(output_of(VERGE_TOOL " cluster --store 'postgresql:///none?host=/nowhere'"),
+              StartsWith("verge: "));
+}
+#endif
 
 }  // namespace
