@@ -2,6 +2,8 @@
 
 #include "leases.h"
 
+#include <algorithm>
+
 #include "../postgres/fault.h"
 
 namespace verge::server::cluster {
@@ -50,9 +52,12 @@ constexpr const char* end_leases =
 constexpr const char* remove_node =
     "DELETE FROM verge_node WHERE node = convert_from($1::bytea, 'UTF8')";
 
+/// In the order of the shards, in which all transactions lock leases.
 struct columns {
   std::vector<std::int64_t> shards, epochs;
-  explicit columns(const std::vector<held_shard>& all) {
+  explicit columns(std::vector<held_shard> all) {
+    std::sort(all.begin(), all.end(),
+              [](const held_shard& a, const held_shard& b) { return a.shard < b.shard; });
     for (const held_shard& h : all) {
       shards.push_back(h.shard);
       epochs.push_back(h.epoch);

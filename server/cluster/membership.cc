@@ -273,8 +273,8 @@ void membership::serve(const held_shard& h, std::chrono::nanoseconds asked) {
   options.elsewhere = [this, mine = h.shard](const std::string& tube) {
     return shard_of(tube) != mine;
   };
-  const auto made =
-      std::make_shared<shard_service>(runtime_, links_, h, options_.times, options, options_.push);
+  const auto made = std::make_shared<shard_service>(runtime_, commits_, h, options_.times, options,
+                                                    options_.push);
   made->trust_from(asked);
   made->start([this](const std::string&) { look(); }, *everywhere);
   std::lock_guard held(lock_);

@@ -17,6 +17,7 @@
 #include <verge/task.h>
 #include <verge/time.h>
 
+#include "../postgres/joint_commits.h"
 #include "../postgres/pool.h"
 #include "../postgres/schema.h"
 #include "leases.h"
@@ -102,6 +103,7 @@ class membership {
   runtime& runtime_;
   membership_options options_;
   postgres::pool links_;
+  postgres::joint_commits commits_{links_};
   postgres::layout layout_;
   lease_table leases_;
   std::mutex lock_;

@@ -172,10 +172,11 @@ move_report move_to_database(const std::string& directory, const postgres::link_
   const postgres::layout layout = postgres::prepare(first, shards);
   const all_shards leases(to, layout.shards);
   postgres::pool links(to);
+  postgres::joint_commits commits(links);
   std::vector<std::unique_ptr<store>> stores;
   std::vector<task_writer> writers;
   for (const held_shard& h : leases.held()) {
-    stores.push_back(postgres::open_postgres_store(links, {.shard = h.shard, .epoch = h.epoch}));
+    stores.push_back(postgres::open_postgres_store(commits, {.shard = h.shard, .epoch = h.epoch}));
     require_nothing_in(*stores.back(), "the database");
     writers.emplace_back(*stores.back());
   }
@@ -215,13 +216,14 @@ move_report move_to_directory(const postgres::link_options& from, const std::str
   const postgres::layout current = postgres::prepare(first, layout.shards);
   const all_shards leases(from, current.shards);
   postgres::pool links(from);
+  postgres::joint_commits commits(links);
   const auto to = open_rocks_store({.directory = directory});
   task_writer w(*to);
   move_report report;
   recovered marks;
   std::vector<note> notes;
   for (const held_shard& h : leases.held()) {
-    const auto shard = postgres::open_postgres_store(links, {.shard = h.shard, .epoch = h.epoch});
+    const auto shard = postgres::open_postgres_store(commits, {.shard = h.shard, .epoch = h.epoch});
     const recovered known = shard->recover();
     marks.id_ceiling = std::max(marks.id_ceiling, known.id_ceiling);
     marks.burial_ceiling = std::max(marks.burial_ceiling, known.burial_ceiling);

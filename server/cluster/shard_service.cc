@@ -59,14 +59,14 @@ std::chrono::nanoseconds since_boot() noexcept {
   return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
 }
 
-shard_service::shard_service(runtime& rt, postgres::pool& links, held_shard which,
+shard_service::shard_service(runtime& rt, postgres::joint_commits& commits, held_shard which,
                              lease_times times, broker_options options,
                              const push::push_options& push)
     : runtime_(rt),
       which_(which),
       times_(times),
       push_options_(push),
-      store_(postgres::open_postgres_store(links, {.shard = which.shard, .epoch = which.epoch})),
+      store_(postgres::open_postgres_store(commits, {.shard = which.shard, .epoch = which.epoch})),
       committer_(*store_, std::move(options)) {}
 
 void shard_service::start(std::function<void(const std::string&)> on_failure, command_sink& all) {

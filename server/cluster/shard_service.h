@@ -33,7 +33,7 @@ std::chrono::nanoseconds since_boot() noexcept;
 class shard_service : public std::enable_shared_from_this<shard_service> {
  public:
   /// Reads what the shard has; blocks. Throws store_error.
-  shard_service(runtime& rt, postgres::pool& links, held_shard which, lease_times times,
+  shard_service(runtime& rt, postgres::joint_commits& commits, held_shard which, lease_times times,
                 broker_options options, const push::push_options& push);
   shard_service(const shard_service&) = delete;
   shard_service& operator=(const shard_service&) = delete;

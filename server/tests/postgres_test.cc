@@ -28,6 +28,7 @@ class postgres_database : public testing::Test {
     base = &shared_database();
     base->empty();
     links = std::make_unique<postgres::pool>(base->options());
+    commits = std::make_unique<postgres::joint_commits>(*links);
   }
   void prepare(std::uint32_t shards = 4) const {
     postgres::link to(base->options());
@@ -41,6 +42,7 @@ class postgres_database : public testing::Test {
 
   database* base{nullptr};
   std::unique_ptr<postgres::pool> links;
+  std::unique_ptr<postgres::joint_commits> commits;
 };
 
 TEST_F(postgres_database, gets_its_tables_once_though_many_servers_come_at_the_same_time) {
@@ -95,13 +97,13 @@ TEST_F(postgres_database, without_fsync_is_refused_where_acknowledged_means_sync
 TEST_F(postgres_database, takes_nothing_from_a_former_owner) {
   prepare();
   take_lease(*base, 1, 5);
-  const auto former = postgres::open_postgres_store(*links, {.shard = 1, .epoch = 5});
+  const auto former = postgres::open_postgres_store(*commits, {.shard = 1, .epoch = 5});
   task t;
   t.id = 1;
   t.tube = 1;
   former->write(one_task(t));
   take_lease(*base, 1, 6);
-  const auto owner = postgres::open_postgres_store(*links, {.shard = 1, .epoch = 6});
+  const auto owner = postgres::open_postgres_store(*commits, {.shard = 1, .epoch = 6});
   batch removal;
   removal.removals.push_back({.id = 1, .tube = 1, .where = {}, .changed = false, .key = {}});
   EXPECT_THROW(former->write(removal), store_moved);
@@ -114,7 +116,7 @@ TEST_F(postgres_database, takes_nothing_when_the_lease_has_ended) {
   take_lease(*base, 1, 5);
   postgres::link(base->options())
       .script("UPDATE verge_shard SET expires = now() - interval '1 second'");
-  const auto owner = postgres::open_postgres_store(*links, {.shard = 1, .epoch = 5});
+  const auto owner = postgres::open_postgres_store(*commits, {.shard = 1, .epoch = 5});
   task t;
   t.id = 1;
   t.tube = 1;
@@ -147,6 +149,109 @@ TEST_F(postgres_database, has_all_of_a_batch_or_refuses_it_when_another_server_t
       taker.run_here({{"SELECT count(*)::int8 FROM verge_mark", {}}}).front().number(0, 0);
   batch.join();
   EXPECT_EQ(seen, refused ? 0 : 1);
+}
+
+/// The lease of a shard, locked until it is released: a transaction that needs it waits.
+class locked_lease {
+ public:
+  locked_lease(const database& base, std::uint32_t shard) : key_(base.options()) {
+    key_.run_here({{"SELECT pg_advisory_lock(7)", {}}});
+    holder_ = std::thread([&base, shard] {
+      postgres::link(base.options())
+          .run_here({{"SELECT 1 FROM verge_shard WHERE shard = $1::int8 FOR UPDATE",
+                      postgres::parameters().number(shard)},
+                     {"SELECT pg_advisory_xact_lock(7)", {}}});
+    });
+    wait_for("advisory");
+  }
+  locked_lease(const locked_lease&) = delete;
+  locked_lease& operator=(const locked_lease&) = delete;
+  ~locked_lease() { release(); }
+
+  /// Until a transaction waits for the lease.
+  void wait_until_wanted() { wait_for("transactionid"); }
+  void release() {
+    if (!holder_.joinable()) return;
+    key_.run_here({{"SELECT pg_advisory_unlock(7)", {}}});
+    holder_.join();
+  }
+
+ private:
+  void wait_for(const std::string& kind) {
+    const std::string sql =
+        "SELECT count(*)::int8 FROM pg_locks WHERE NOT granted AND locktype = '" + kind + "'";
+    postgres::link to(shared_database().options());
+    while (to.run_here({{sql.c_str(), {}}}).front().number(0, 0) == 0) {
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+
+  postgres::link key_;
+  std::thread holder_;
+};
+
+/// Commits a task to each of the shards, those after the first while the first waits. `failed`
+/// gets those that throw store_moved.
+void commit_to_all(database& base, postgres::joint_commits& commits,
+                   const std::vector<postgres::shard_lease>& all,
+                   std::vector<std::uint32_t>& failed) {
+  locked_lease first(base, all.front().shard);
+  const auto add = [&](postgres::shard_lease to) -> verge::task<> {
+    task t;
+    t.id = 1;
+    t.tube = 1;
+    batch b;
+    b.insertions.push_back({.fields = &t, .where = {.kind = place_kind::ready}, .body = "x"});
+    const auto s = postgres::open_postgres_store(commits, to);
+    try {
+      co_await s->commit(b);
+    } catch (const store_moved&) {
+      failed.push_back(to.shard);
+    }
+  };
+  verge::runtime rt({.processors = 1});
+  rt.run([&]() -> verge::task<> {
+    std::vector<verge::join_handle<>> under_way;
+    under_way.push_back(verge::go(add(all.front())));
+    co_await verge::yield();
+    verge::blocking([&] { first.wait_until_wanted(); });
+    for (std::size_t i = 1; i < all.size(); ++i) under_way.push_back(verge::go(add(all[i])));
+    for (int i = 0; i < 10; ++i) co_await verge::yield();
+    verge::blocking([&] { first.release(); });
+    for (auto& u : under_way) co_await u;
+  });
+}
+
+TEST_F(postgres_database, writes_shards_that_commit_during_a_transaction_in_one_transaction) {
+  prepare(4);
+  for (std::uint32_t shard = 0; shard < 4; ++shard) take_lease(*base, shard, 5);
+  std::vector<std::uint32_t> failed;
+  commit_to_all(*base, *commits, {{2, 5}, {3, 5}, {0, 5}, {1, 5}}, failed);
+  EXPECT_TRUE(failed.empty());
+  const auto found =
+      postgres::link(base->options())
+          .run_here(
+              {{"SELECT count(*)::int8, count(DISTINCT xmin::text)::int8 FROM verge_task", {}},
+               {"SELECT count(*)::int8, count(DISTINCT xmin::text)::int8 FROM verge_task "
+                "WHERE shard <> 2",
+                {}}});
+  EXPECT_EQ(found[0].number(0, 0), 4);
+  EXPECT_EQ(found[0].number(0, 1), 2) << "transactions";
+  EXPECT_EQ(found[1].number(0, 0), 3);
+  EXPECT_EQ(found[1].number(0, 1), 1) << "transaction of those that came later";
+}
+
+TEST_F(postgres_database, takes_what_others_commit_in_the_same_transaction_as_a_former_owner) {
+  prepare(4);
+  for (std::uint32_t shard = 0; shard < 4; ++shard) take_lease(*base, shard, 5);
+  take_lease(*base, 0, 6);
+  std::vector<std::uint32_t> failed;
+  commit_to_all(*base, *commits, {{2, 5}, {3, 5}, {0, 5}, {1, 5}}, failed);
+  EXPECT_EQ(failed, std::vector<std::uint32_t>{0});
+  const auto found = postgres::link(base->options())
+                         .run_here({{"SELECT shard::int8 FROM verge_task ORDER BY shard", {}}});
+  ASSERT_EQ(found[0].size(), 3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(found[0].number(i, 0), i + 1);
 }
 
 TEST_F(postgres_database,

@@ -60,6 +60,7 @@ class a_store : public testing::TestWithParam<kind> {
       postgres::link first(base->options());
       postgres::prepare(first, 4);
       links = std::make_unique<postgres::pool>(base->options());
+      commits = std::make_unique<postgres::joint_commits>(*links);
     }
     open();
   }
@@ -74,7 +75,7 @@ class a_store : public testing::TestWithParam<kind> {
         break;
       case kind::postgres:
         take_lease(*base, 2, ++epoch);
-        it = postgres::open_postgres_store(*links, {.shard = 2, .epoch = epoch});
+        it = postgres::open_postgres_store(*commits, {.shard = 2, .epoch = epoch});
         break;
     }
   }
@@ -113,6 +114,7 @@ class a_store : public testing::TestWithParam<kind> {
   scratch dir;
   database* base{nullptr};
   std::unique_ptr<postgres::pool> links;
+  std::unique_ptr<postgres::joint_commits> commits;
   std::int64_t epoch{0};
   std::unique_ptr<store> it;
 };
