@@ -16,8 +16,8 @@ namespace verge {
 
 namespace {
 
-constexpr std::array all{engine::global_heap,  engine::sharded_heap, engine::processor_heap,
-                         engine::simple_wheel, engine::timing_wheel, engine::hybrid};
+constexpr std::array all_engines{engine::global_heap,  engine::sharded_heap, engine::processor_heap,
+                                 engine::simple_wheel, engine::timing_wheel, engine::hybrid};
 
 /// What was asked for, or the default where nothing was.
 detail::wheel_shape shape_of(wheel_options asked, detail::wheel_shape standard) noexcept {
@@ -29,7 +29,7 @@ constexpr std::int64_t ms = 1'000'000;
 
 }  // namespace
 
-std::span<const engine> engines() noexcept { return all; }
+std::span<const engine> engines() noexcept { return all_engines; }
 
 std::string_view name_of(engine e) noexcept {
   switch (e) {
@@ -51,7 +51,7 @@ std::string_view name_of(engine e) noexcept {
 
 engine engine_named(std::string_view name) {
   std::string known;
-  for (const engine e : all) {
+  for (const engine e : all_engines) {
     if (name_of(e) == name) return e;
     known.append(known.empty() ? "" : ", ").append(name_of(e));
   }

@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t most_labels = 100;
 constexpr std::size_t sampled_timers = 4096;
 
-using name = std::pair<std::string, std::string>;  ///< label and place
+using label_and_place = std::pair<std::string, std::string>;
 
-name name_of_number(std::size_t number) {
+label_and_place name_of_number(std::size_t number) {
   if (number == 0) return {"", "timers without a name"};
   const timer_behaviour& does = named_behaviours::at(number);
   const char* const place = does.place != nullptr ? does.place : does.written;
@@ -43,13 +43,13 @@ std::vector<label_stats> labels_of(live_scheduler& s, std::uint64_t pending) {
 
   // Behaviours of several types may have the same name.
   std::vector<label_stats> found;
-  std::map<name, std::size_t> places;
+  std::map<label_and_place, std::size_t> places;
   const std::size_t numbers = named_behaviours::size();
   for (std::size_t number = 0; number < numbers; ++number) {
     std::uint64_t fired = s.foreign().names().read(number);
     s.all_processors().for_each([&](const processor& p) { fired += p.fired_by_name.read(number); });
     if (fired == 0 && seen[number] == 0) continue;
-    name its = name_of_number(number);
+    label_and_place its = name_of_number(number);
     auto place = places.find(its);
     if (place == places.end() && places.size() >= most_labels) {
       its = {"", "others"};

@@ -17,8 +17,8 @@
 #include <timer/callback.h>
 
 /// Of glibc from 2.35 on: finds where a frame's code is described without a lock. The unwinder uses
-/// it where it is.
-extern "C" [[gnu::weak]] int _dl_find_object(void* address, void* result) noexcept;
+/// it where it is. Under a name of ours, since headers of some versions declare it.
+extern "C" [[gnu::weak]] int verge_dl_find_object(void*, void*) noexcept __asm__("_dl_find_object");
 
 namespace verge::detail {
 
@@ -75,7 +75,7 @@ _Unwind_Reason_Code see_frame(_Unwind_Context* context, void* arg) noexcept {
   _Unwind_Backtrace(&see_frame, &u);
 }
 
-bool unwinder_takes_no_lock() noexcept { return &_dl_find_object != nullptr; }
+bool unwinder_takes_no_lock() noexcept { return &verge_dl_find_object != nullptr; }
 
 void describe_this_thread(thread_probe::answer& to) noexcept {
   to.label = to.place = to.written = nullptr;
