@@ -378,7 +378,7 @@ bool redis_complete(std::string_view r) {
 
 class redis_put_conversation final : public conversation {
  public:
-  redis_put_conversation(std::size_t body, std::string sha)
+  redis_put_conversation(std::size_t body, const std::string& sha)
       : request_(resp({"EVALSHA", sha, "0", "0", std::string(body, 'b')})) {}
   std::string_view request() override { return request_; }
   bool reply(std::string_view r) override { return redis_complete(r); }
@@ -393,7 +393,7 @@ class redis_put_conversation final : public conversation {
 
 class redis_reserve_conversation final : public conversation {
  public:
-  redis_reserve_conversation(std::string reserve_sha, std::string delete_sha)
+  redis_reserve_conversation(const std::string& reserve_sha, std::string delete_sha)
       : reserve_(resp({"EVALSHA", reserve_sha, "0", "99999999999"})),
         delete_sha_(std::move(delete_sha)) {}
   std::string_view request() override { return deletes_ ? delete_ : reserve_; }

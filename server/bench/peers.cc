@@ -139,7 +139,7 @@ std::uint16_t free_port() {
 }
 
 std::string program(const std::string& name) {
-  const char* path = std::getenv("PATH");
+  const char* path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nothing sets it
   std::istringstream in(path == nullptr ? "/usr/bin" : path);
   for (std::string dir; std::getline(in, dir, ':');) {
     const std::filesystem::path p = std::filesystem::path(dir) / name;

@@ -37,7 +37,7 @@ struct contender {
 };
 
 std::vector<contender> contenders(const tasks_options& o) {
-  const auto verge = [&](std::vector<std::string> more) {
+  const auto verge = [&](const std::vector<std::string>& more) {
     return [=, tool = o.verge](const std::string& dir, std::uint16_t port) {
       std::vector<std::string> c{
           tool, "serve", "--listen", "127.0.0.1:" + std::to_string(port), "--data", dir + "/tasks"};
@@ -140,8 +140,8 @@ class bench_run {
   std::vector<std::string> order() const {
     std::vector<std::string> names;
     for (const contender& c : contenders_) names.push_back(c.name);
-    names.push_back("bare RocksDB, batches of 64");
-    names.push_back("bare RocksDB, batches of 256");
+    names.emplace_back("bare RocksDB, batches of 64");
+    names.emplace_back("bare RocksDB, batches of 256");
     return names;
   }
 

@@ -32,7 +32,7 @@ std::size_t weight_of(const reply& r) {
 
 }  // namespace
 
-broker::broker(store& s, broker_options options) : store_(s), options_(options) {}
+broker::broker(store& s, broker_options options) : store_(s), options_(std::move(options)) {}
 
 broker::~broker() {
   for (auto& [c, shared] : clients_) c->held_.clear();

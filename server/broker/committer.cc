@@ -28,7 +28,7 @@ wall_time wall_now() noexcept {
 }
 
 committer::committer(store& s, broker_options options, std::function<wall_time()> wall)
-    : store_(s), broker_(s, options), wall_(std::move(wall)) {
+    : store_(s), broker_(s, std::move(options)), wall_(std::move(wall)) {
   broker_.recover(clock::now(), wall_());
 }
 

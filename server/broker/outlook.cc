@@ -41,7 +41,7 @@ void outlook::begin(const census_range& r) {
 }
 
 void outlook::end(const std::optional<std::vector<std::uint64_t>>& counted) {
-  part made = std::move(*pending_);
+  minute_counts made = std::move(*pending_);
   pending_.reset();
   if (!counted) return;
   for (std::size_t i = 0; i < made.counts.size() && i < counted->size(); ++i) {

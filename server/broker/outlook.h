@@ -23,6 +23,18 @@
 /// Minutes are those of the wall clock. Pure: it knows no store and reads no clock.
 namespace verge::server {
 
+/// Counts from a minute on, which is a number of minutes since 1970.
+struct minute_counts {
+  std::int64_t first{0};
+  std::deque<std::int64_t> counts;
+  bool covers(std::int64_t m) const noexcept {
+    return m >= first && m < first + static_cast<std::int64_t>(counts.size());
+  }
+  void add(std::int64_t m, std::int64_t by) noexcept {
+    if (covers(m)) counts[static_cast<std::size_t>(m - first)] += by;
+  }
+};
+
 class outlook {
  public:
   /// A place in the index of delayed tasks was added (1) or removed (-1).
@@ -39,20 +51,8 @@ class outlook {
   std::vector<std::uint64_t> ahead(wall_time now, std::size_t minutes) const;
 
  private:
-  /// Counts from a minute on, which is a number of minutes since 1970.
-  struct part {
-    std::int64_t first{0};
-    std::deque<std::int64_t> counts;
-    bool covers(std::int64_t m) const noexcept {
-      return m >= first && m < first + static_cast<std::int64_t>(counts.size());
-    }
-    void add(std::int64_t m, std::int64_t by) noexcept {
-      if (covers(m)) counts[static_cast<std::size_t>(m - first)] += by;
-    }
-  };
-
-  part known_;
-  std::optional<part> pending_;  ///< what has changed in the part that is counted now
+  minute_counts known_;
+  std::optional<minute_counts> pending_;  ///< what has changed in the part that is counted now
 };
 
 }  // namespace verge::server
