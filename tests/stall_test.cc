@@ -135,6 +135,28 @@ TEST(stall, of_a_spare_processor_is_reported_while_all_others_are_idle) {
   second.join();
 }
 
+TEST(stall, of_a_processor_that_is_to_retire_is_reported_while_all_others_are_idle) {
+  for (const int stuck : {0, 1}) {  // one of the two is on the processor that retires
+    reports got;
+    verge::runtime rt({.processors = 2, .stall_after = 400ms, .on_stall = got.handler()});
+    std::atomic<int> begun = 0;
+    std::atomic<bool> may_end[2] = {false, false};
+    const auto hold = [&](int i) {
+      ++begun;
+      while (!may_end[i]) std::this_thread::sleep_for(1ms);
+    };
+    auto first = rt.spawn([&] { hold(0); });
+    auto second = rt.spawn([&] { hold(1); });
+    while (begun != 2) std::this_thread::yield();
+    rt.set_processors(1);
+    may_end[1 - stuck] = true;
+    EXPECT_TRUE(verge::test::eventually([&] { return got.count() == 1; }));
+    may_end[stuck] = true;
+    first.join();
+    second.join();
+  }
+}
+
 TEST(stall, reports_are_one_a_second_and_tell_how_many_were_left_out) {
   reports got;
   verge::runtime rt({.processors = 4, .stall_after = 20ms, .on_stall = got.handler()});

@@ -57,6 +57,14 @@ class processor_set {
     for (unsigned i = 0; i < spares; ++i) f(*spares_[i]);
   }
 
+  /// Whether one that is not to be used any more is still at work.
+  bool any_retires() const noexcept {
+    for (unsigned i = 0; i < made(); ++i) {
+      if (numbered_[i]->retiring.load(std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+
   /// Makes processors until there are n. They are retired until they are taken into use.
   void make_up_to(unsigned n) {
     for (unsigned i = made(); i < n; ++i) {

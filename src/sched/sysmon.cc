@@ -37,8 +37,10 @@ bool live_scheduler::allows_deep_sleep() noexcept {
   // Threads that rely on a spinning worker look whether the monitor naps after they have queued
   // something.
   if (idle_.spinning() != 0 || anything_queued()) return false;
-  // A spare processor may still be at work while all others are idle, and stall.
-  if (stalls_.owes_report() || (stalls_.looks() && spares_.any_at_work_locked(all_))) return false;
+  // A spare processor, or one that is to retire, may still be at work while all others are idle,
+  // and stall.
+  if (stalls_.owes_report()) return false;
+  if (stalls_.looks() && (spares_.any_at_work_locked(all_) || all_.any_retires())) return false;
   monitor_.fall_asleep_locked();
   return true;
 }
