@@ -40,11 +40,13 @@ constexpr const char* read_shards =
     "SELECT shard::int8, epoch, owner::bytea, CASE WHEN expires > now() "
     "THEN (extract(epoch FROM expires - now()) * 1000)::int8 + 1 ELSE 0::int8 END "
     "FROM verge_shard ORDER BY shard";
+/// One whose former owner is about to commit is taken the next time.
 constexpr const char* take_shards =
     "UPDATE verge_shard SET epoch = epoch + 1, owner = convert_from($1::bytea, 'UTF8'), "
     "expires = now() + $3::int8 * interval '1 millisecond' "
-    "WHERE shard = ANY ($2::int8[]) AND (expires <= now() OR owner = '' "
-    "OR owner = convert_from($1::bytea, 'UTF8')) RETURNING shard::int8, epoch";
+    "WHERE shard IN (SELECT shard FROM verge_shard WHERE shard = ANY ($2::int8[]) "
+    "AND (expires <= now() OR owner = '' OR owner = convert_from($1::bytea, 'UTF8')) "
+    "ORDER BY shard FOR UPDATE SKIP LOCKED) RETURNING shard::int8, epoch";
 constexpr const char* end_leases =
     "UPDATE verge_shard AS s SET owner = '', expires = '-infinity' "
     "FROM unnest($1::int8[], $2::int8[]) AS u (shard, epoch) "

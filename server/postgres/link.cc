@@ -17,12 +17,14 @@ namespace verge::server::postgres {
 
 namespace {
 
-/// For every session: a plan is made once, and it goes by an index, whatever the statistics say of
-/// a table that was empty when it was made. What is acknowledged is on the disk.
+/// For every session. A plan goes by an index, and it is made each time: one that was made when the
+/// table was almost empty reads all of it when it has grown. The server ends what it holds for a
+/// machine that has lost its power.
 constexpr const char* session =
-    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off; "
+    "SET plan_cache_mode = force_custom_plan; SET enable_seqscan = off; SET enable_sort = off; "
     "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off; "
-    "SET client_min_messages = warning; SET jit = off";
+    "SET client_min_messages = warning; SET jit = off; SET tcp_keepalives_idle = 5; "
+    "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
 
 std::string text_of(const char* message) {
   std::string text = message;
@@ -43,7 +45,7 @@ std::string field(const PGresult* r, int which) {
 
 }  // namespace
 
-rows::rows(pg_result* r) noexcept : result_(r, [](pg_result* p) { PQclear(p); }) {}
+rows::rows(pg_result* r) : result_(r, [](pg_result* p) { PQclear(p); }) {}
 
 int rows::size() const noexcept { return result_ == nullptr ? 0 : PQntuples(result_.get()); }
 
@@ -220,7 +222,24 @@ std::vector<rows> link::finish() {
   return std::move(found_);
 }
 
+/// From the first statement to the last answer.
+class link::use {
+ public:
+  explicit use(link& of) noexcept : of_(of) {}
+  use(const use&) = delete;
+  use& operator=(const use&) = delete;
+  ~use() {
+    if (!ended_) of_.close();
+  }
+  void end() noexcept { ended_ = true; }
+
+ private:
+  link& of_;
+  bool ended_{false};
+};
+
 verge::task<std::vector<rows>> link::run(const std::vector<statement>& all) {
+  use its(*this);
   if (conn_ == nullptr) connect();
   if (!watched_) watch();
   send(all);
@@ -237,10 +256,12 @@ verge::task<std::vector<rows>> link::run(const std::vector<statement>& all) {
     }
     if (error) lose("has not answered in time: " + error.message(), false);
   }
+  its.end();
   co_return finish();
 }
 
 std::vector<rows> link::run_here(const std::vector<statement>& all) {
+  use its(*this);
   if (conn_ == nullptr) connect();
   send(all);
   blocking([this] {
@@ -253,6 +274,7 @@ std::vector<rows> link::run_here(const std::vector<statement>& all) {
       ::poll(&p, 1, static_cast<int>(left.count()) + 1);
     }
   });
+  its.end();
   return finish();
 }
 

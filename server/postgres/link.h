@@ -24,8 +24,9 @@ struct pg_result;
 /// fails, nothing of them is there.
 ///
 /// Ground rules: one task uses a link. run() suspends its task while it waits and blocks no thread;
-/// run_here() blocks, inside verge::blocking(), for code that cannot suspend. After a link_error
-/// the link is closed: the next call connects again. Connecting blocks, inside verge::blocking().
+/// run_here() blocks, inside verge::blocking(), for code that cannot suspend. What ends in the
+/// middle, by an exception or with its task, closes the link, so that no answer is taken for that
+/// to another question: the next call connects again. Connecting blocks, inside verge::blocking().
 namespace verge::server::postgres {
 
 /// The database cannot be reached, or has not answered in time. Whether the statements were
@@ -53,7 +54,7 @@ struct statement {
 class rows {
  public:
   rows() = default;
-  explicit rows(pg_result* r) noexcept;
+  explicit rows(pg_result* r);
   int size() const noexcept;
   /// How many rows it has changed.
   std::uint64_t changed() const noexcept;
@@ -92,6 +93,7 @@ class link {
 
  private:
   enum class need { nothing, to_read, to_write };
+  class use;
   void connect();
   void watch();
   void send(const std::vector<statement>& all);

@@ -15,7 +15,7 @@ namespace verge::server::postgres {
 /// back closed, and connects again when it is used.
 class pool {
  public:
-  explicit pool(link_options options) : options_(std::move(options)) {}
+  explicit pool(link_options options) : options_(std::move(options)) { free_.reserve(most_idle); }
 
   class loan {
    public:

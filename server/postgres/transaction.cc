@@ -157,16 +157,24 @@ void transaction::add_rest(std::uint32_t shard, const batch& b) {
   if (b.burial_ceiling) mark("burials", *b.burial_ceiling);
 }
 
+void transaction::add_fence(std::vector<statement>& all) const {
+  if (faulty("lease-by-local-clock")) return;
+  all.push_back({faulty("no-epoch-check") ? fence_of_any : fence,
+                 parameters().numbers(leases_).numbers(epochs_).number(signed_of(leases_.size()))});
+}
+
+std::vector<statement> transaction::check() const {
+  std::vector<statement> all;
+  add_fence(all);
+  return all;
+}
+
 /// Removals first: a key may go over to another task.
 std::vector<statement> transaction::statements() const {
   std::vector<statement> all;
   const auto add = [&all](const numbers& shards, const char* sql, auto&& with) {
     if (!shards.empty()) all.push_back({sql, with(parameters().numbers(shards))});
   };
-  if (!faulty("lease-by-local-clock")) {
-    add(leases_, faulty("no-epoch-check") ? fence_of_any : fence,
-        [&](parameters& p) { return p.numbers(epochs_).number(signed_of(leases_.size())); });
-  }
   const auto by_number = [](const rows_by_shard& r) {
     return [&r](parameters& p) { return p.numbers(r.number); };
   };
@@ -195,6 +203,7 @@ std::vector<statement> transaction::statements() const {
       [&](parameters& p) { return p.blobs(notes_.name).blobs(notes_.value); });
   add(marks_.shard, write_marks,
       [&](parameters& p) { return p.blobs(marks_.name).numbers(marks_.number); });
+  add_fence(all);
   return all;
 }
 

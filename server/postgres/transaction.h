@@ -12,12 +12,13 @@
 
 /// What batches of one or more shards change, as the statements of one transaction.
 ///
-/// The first statement locks the rows of the shards' leases, for sharing and in the order of the
-/// shards, if each has the epoch that it is expected to have and has not ended; otherwise it
-/// fails, with is_lost_lease(), and nothing is done. So a server that was paused, or whose packets
-/// were late, changes nothing once another one has taken a shard over: the other one's change of
-/// the row waits for transactions that hold the lock, and comes before those that do not hold it
-/// yet.
+/// The last statement, the fence, locks the rows of the shards' leases, for sharing and in the
+/// order of the shards, if each has the epoch that it is expected to have and has not ended;
+/// otherwise it fails, with is_lost_lease(), and nothing is done. So a server that was paused, or
+/// whose packets were late, changes nothing once another one has taken a shard over: the other
+/// one's change of the row waits for transactions that hold the lock, and comes before those that
+/// do not hold it yet. The lock is held while the database commits, and not while it waits for
+/// the rest of the statements: a server that stands still in the middle of them holds no lease.
 ///
 /// Rows are written and removed by primary key. An index that dead rows gather in is not read.
 namespace verge::server::postgres {
@@ -37,6 +38,8 @@ class transaction {
   /// In the order of their shards. The batch is not used after statements() was called.
   void add(shard_lease of, const batch& b);
   std::vector<statement> statements() const;
+  /// The fence alone: whether the leases are still ours.
+  std::vector<statement> check() const;
 
  private:
   using numbers = std::vector<std::int64_t>;
@@ -58,6 +61,7 @@ class transaction {
   std::string_view record_of(const task& t, const place& p);
   void add_tasks(std::uint32_t shard, const batch& b);
   void add_rest(std::uint32_t shard, const batch& b);
+  void add_fence(std::vector<statement>& all) const;
 
   numbers leases_, epochs_;
   rows_by_shard removed_;

@@ -4,16 +4,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <verge/runtime.h>
+#include <verge/timeout.h>
 
 #include "cluster/leases.h"
 #include "postgres/postgres_store.h"
 #include "postgres/schema.h"
 #include "support/database.h"
+
+#include <support/failures.h>
 
 namespace {
 
@@ -252,6 +257,87 @@ TEST_F(postgres_database, takes_what_others_commit_in_the_same_transaction_as_a_
                          .run_here({{"SELECT shard::int8 FROM verge_task ORDER BY shard", {}}});
   ASSERT_EQ(found[0].size(), 3);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(found[0].number(i, 0), i + 1);
+}
+
+/// A request for memory fails while a shard commits, the nth for every n: what is acknowledged is
+/// there, and other shards go on.
+TEST_F(postgres_database, has_what_was_acknowledged_and_takes_more_when_a_commit_had_no_memory) {
+  prepare(4);
+  take_lease(*base, 1, 5);
+  take_lease(*base, 2, 5);
+  // Some failures inside libpq are noticed only when no answer comes.
+  auto impatient = base->options();
+  impatient.patience = 5s;
+  postgres::pool own_links(impatient);
+  postgres::joint_commits own(own_links);
+  verge::runtime rt({.processors = 1});
+  int failures = 0;
+  bool reached = true;
+  for (std::int64_t n = 1; reached; ++n) {
+    task t;
+    t.id = static_cast<task_id>(n);
+    t.tube = 1;
+    const batch b = one_task(t);
+    const auto first = postgres::open_postgres_store(own, {.shard = 1, .epoch = 5});
+    const auto second = postgres::open_postgres_store(own, {.shard = 2, .epoch = 5});
+    bool acknowledged = false;
+    rt.run([&]() -> verge::task<> {
+      verge::test::fail(verge::test::resource::memory, static_cast<long>(n), 1);
+      try {
+        co_await first->commit(b);
+        acknowledged = true;
+      } catch (const std::exception&) {
+        ++failures;
+      }
+      reached = verge::test::has_failed();
+      verge::test::fail_no_more();
+      co_await verge::timeout(second->commit(b), 60s);
+    });
+    EXPECT_TRUE(!acknowledged || first->find(t.id)) << "request " << n;
+    EXPECT_TRUE(second->find(t.id)) << "request " << n;
+  }
+  EXPECT_GT(failures, 5);
+}
+
+/// Rows are found by their keys, though the table was almost empty, and known to be, when the
+/// connection was used first.
+TEST_F(postgres_database, does_not_read_a_table_that_has_grown_to_remove_a_few_tasks) {
+  prepare(4);
+  take_lease(*base, 1, 5);
+  const auto here = postgres::open_postgres_store(*commits, {.shard = 1, .epoch = 5});
+  const auto removal = [](std::int64_t from, std::int64_t to) {
+    batch b;
+    for (std::int64_t id = from; id < to; ++id) {
+      b.removals.push_back(
+          {.id = static_cast<task_id>(id), .tube = 1, .where = {}, .changed = false, .key = {}});
+    }
+    return b;
+  };
+  task t;
+  t.id = 1;
+  t.tube = 1;
+  here->write(one_task(t));
+  postgres::link(base->options()).script("VACUUM ANALYZE verge_task");
+  for (int i = 0; i < 10; ++i) here->write(removal(1, 2));
+  postgres::link(base->options())
+      .script(
+          "INSERT INTO verge_task (shard, id, tube, kind, priority, at, key, fields, body) "
+          "SELECT 1, g, 1, 2, 0, 0, '', '', '' FROM generate_series(10, 60000) AS g");
+  const auto time_of = [](store& s, const batch& b) {
+    const auto begin = std::chrono::steady_clock::now();
+    s.write(b);
+    return std::chrono::steady_clock::now() - begin;
+  };
+  postgres::pool new_links(base->options());
+  postgres::joint_commits new_commits(new_links);
+  const auto fresh = postgres::open_postgres_store(new_commits, {.shard = 1, .epoch = 5});
+  auto old_link = std::chrono::steady_clock::duration::max();
+  auto new_link = old_link;
+  for (std::int64_t id = 10; id < 2010; id += 400) {
+    old_link = std::min(old_link, time_of(*here, removal(id, id + 200)));
+    new_link = std::min(new_link, time_of(*fresh, removal(id + 200, id + 400)));
+  }
+  EXPECT_LT(old_link, 20 * new_link);
 }
 
 TEST_F(postgres_database,
