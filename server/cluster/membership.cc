@@ -189,10 +189,12 @@ verge::task<> membership::keep() {
   alarm_ = timer();
 }
 
-/// The next renewal, or the end of a lease that another server does not renew.
+/// The next renewal, the end of a lease that another server does not renew, or soon if there is a
+/// free shard that could not be taken.
 std::chrono::nanoseconds membership::until_next_look() {
   std::lock_guard held(lock_);
   std::chrono::nanoseconds next = options_.times.renewal();
+  if (some_left_) next = std::min<std::chrono::nanoseconds>(next, 200ms);
   for (const shard_record& s : known_.shards) {
     if (mine_.contains(s.shard) || s.left <= 0ms) continue;
     next = std::min<std::chrono::nanoseconds>(next, s.left + 10ms);
@@ -255,9 +257,11 @@ verge::task<> membership::take_free() {
       }
     }
   }
+  some_left_ = false;
   if (wanted.empty()) co_return;
   const auto asked = since_boot();
   const std::vector<held_shard> taken = co_await leases_.take(options_.me.name, wanted);
+  some_left_ = taken.size() < wanted.size();
   for (const held_shard& h : taken) serve(h, asked);
   // The others pass commands on at once.
   if (tell) tell(other_peers());

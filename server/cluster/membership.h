@@ -114,6 +114,7 @@ class membership {
   std::atomic<bool> stopping_{false};
   bool has_come_{false};  ///< of keep(), as the next
   bool has_left_{false};
+  bool some_left_{false};
   chan<bool> woken_{1};
   chan<bool> first_look_{1};
   chan<bool> left_{1};

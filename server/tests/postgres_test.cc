@@ -381,6 +381,23 @@ TEST_F(postgres_database,
   });
 }
 
+TEST_F(postgres_database, gives_free_shards_though_a_former_owner_still_has_one_locked) {
+  prepare(3);
+  locked_lease second(*base, 1);
+  verge::runtime rt;
+  rt.run([&]() -> verge::task<> {
+    cluster::lease_table leases(base->options(), cluster::lease_times{.length = 1h});
+    const std::vector<std::uint32_t> all{0, 1, 2};
+    const auto others = co_await leases.take("a", all);
+    EXPECT_EQ(others.size(), 2U);
+    for (const cluster::held_shard& h : others) EXPECT_NE(h.shard, 1U);
+    verge::blocking([&] { second.release(); });
+    const std::vector<std::uint32_t> left(1, 1);
+    const auto last = co_await leases.take("a", left);
+    EXPECT_EQ(last.size(), 1U);
+  });
+}
+
 TEST(placement, moves_only_the_shards_of_a_server_that_comes_or_leaves) {
   using cluster::node_record;
   std::vector<node_record> nodes(3);

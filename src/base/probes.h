@@ -22,9 +22,10 @@
 #define VERGE_PROBE4(name, a, b, c, d) STAP_PROBE4(verge, name, a, b, c, d)
 #else
 // Not computed, but used: no compiler warns of a parameter that only a probe needs.
-#define VERGE_PROBE1(name, a) static_cast<void>(noexcept(a))
-#define VERGE_PROBE2(name, a, b) static_cast<void>(noexcept(a) && noexcept(b))
-#define VERGE_PROBE3(name, a, b, c) static_cast<void>(noexcept(a) && noexcept(b) && noexcept(c))
+#define VERGE_UNUSED(a) static_cast<void>(sizeof(a))  // NOLINT(bugprone-sizeof-expression)
+#define VERGE_PROBE1(name, a) VERGE_UNUSED(a)
+#define VERGE_PROBE2(name, a, b) VERGE_UNUSED(a), VERGE_UNUSED(b)
+#define VERGE_PROBE3(name, a, b, c) VERGE_UNUSED(a), VERGE_UNUSED(b), VERGE_UNUSED(c)
 #define VERGE_PROBE4(name, a, b, c, d) \
-  static_cast<void>(noexcept(a) && noexcept(b) && noexcept(c) && noexcept(d))
+  VERGE_UNUSED(a), VERGE_UNUSED(b), VERGE_UNUSED(c), VERGE_UNUSED(d)
 #endif
