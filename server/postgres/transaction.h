@@ -5,6 +5,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "../store/store.h"
@@ -35,7 +36,7 @@ bool is_transient(const refusal& why) noexcept;
 
 class transaction {
  public:
-  /// In the order of their shards. The batch is not used after statements() was called.
+  /// In the order of their shards. The batch must last until statements() has returned.
   void add(shard_lease of, const batch& b);
   std::vector<statement> statements() const;
   /// The fence alone: whether the leases are still ours.
