@@ -181,7 +181,8 @@ void broker::fail(const std::string& why, answer of_round) {
   for (auto& [c, r] : replies_) {
     r = {};
     r.what = of_round;
-    r.text = why;
+    // What happened to a disk is for the log: it names paths.
+    if (options_.shared) r.text = why;
   }
   for (auto& [c, shared] : clients_) {
     if (!c->waits_) continue;

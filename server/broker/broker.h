@@ -122,7 +122,8 @@ class broker {
   void fail(const std::string& why, answer of_round = answer::internal_error);
   bool has_failed() const noexcept { return failed_; }
 
-  /// When to come back: for a lease, a wait, a pause; and for a task, by the wall clock.
+  /// When to come back: for a lease, a wait, a pause; and for a task, by the wall clock. Never once
+  /// it has failed.
   std::optional<clock::time_point> next_alarm() const noexcept;
   std::optional<wall_time> next_due() const noexcept;
 
@@ -187,7 +188,7 @@ class broker {
   void recover_push(const note& n);
   void run_push(client& c, const command& cmd);
   void run_undelivered(client& c, const command& cmd);
-  void set_push(const std::string& tube, shared_push settings);
+  void set_push(const std::string& tube, const shared_push& settings);
   void follow_push(client& c);
   const push_settings* push_of(const std::string& tube) const;
   bool lacks_push(const tube& t, const command& cmd) const;
@@ -216,7 +217,7 @@ class broker {
   bool fire_schedules();
   void run_schedule(client& c, const command& cmd);
   void set_schedule(client& c, const command& cmd);
-  void show_schedules(client& c, answer a, std::vector<const recurrence*> which,
+  void show_schedules(client& c, answer a, const std::vector<const recurrence*>& which,
                       std::size_t upcoming);
 
   // views.cc: what is shown.

@@ -41,6 +41,7 @@ void broker::note_due(tube& t) {
 }
 
 std::optional<wall_time> broker::next_due() const noexcept {
+  if (failed_) return std::nullopt;
   if (!falling_.empty()) return std::numeric_limits<wall_time>::min();
   const auto firing = next_firing();
   if (due_.empty()) return firing;
@@ -128,6 +129,7 @@ void broker::add_due_marks() {
 }
 
 std::optional<clock::time_point> broker::next_alarm() const noexcept {
+  if (failed_) return std::nullopt;
   const auto next = alarms_.next();
   if (raised_marks_.empty()) return next;
   const clock::time_point mark = marks_written_ + most_mark_age;

@@ -41,7 +41,7 @@ void broker::write_note(std::string name, std::optional<std::string> text) {
 }
 
 /// Nothing: the tube is not pushed any more.
-void broker::set_push(const std::string& tube, shared_push settings) {
+void broker::set_push(const std::string& tube, const shared_push& settings) {
   std::string name(push_notes);
   name += tube;
   if (settings == nullptr) {
@@ -117,7 +117,7 @@ void broker::run_undelivered(client& c, const command& cmd) {
     if (cmd.disable && found != nullptr && settings.url == cmd.url && settings.disabled.empty()) {
       auto disabled = std::make_shared<push_settings>(settings);
       disabled->disabled = cmd.text;
-      set_push(tube, std::move(disabled));
+      set_push(tube, disabled);
     }
   }
   write_later(*e);

@@ -93,7 +93,7 @@ bool broker::fire_schedules() {
 }
 
 /// With this many times to come of each.
-void broker::show_schedules(client& c, answer a, std::vector<const recurrence*> which,
+void broker::show_schedules(client& c, answer a, const std::vector<const recurrence*>& which,
                             std::size_t upcoming) {
   auto list = std::make_shared<schedule_list>();
   for (const recurrence* const r : which) {
@@ -122,7 +122,7 @@ void broker::run_schedule(client& c, const command& cmd) {
          i != schedules_.end() && some.size() <= cmd.number; ++i) {
       if (may(i->second->s)) some.push_back(i->second.get());
     }
-    return show_schedules(c, answer::shown, std::move(some), 1);
+    return show_schedules(c, answer::shown, some, 1);
   }
   if (cmd.what == verb::set_schedule) return set_schedule(c, cmd);
   const auto found = schedules_.find(cmd.text);

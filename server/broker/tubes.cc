@@ -21,6 +21,7 @@ tube* broker::tube_of(client& c, const command& cmd) noexcept {
 /// The client watches these tubes and no others.
 void broker::watch_only(client& c, const std::vector<std::string>& names) {
   std::vector<tube*> wanted;
+  wanted.reserve(names.size());
   for (const std::string& n : names) wanted.push_back(&tube_named(n));
   if (c.watched_ == wanted) return;
   for (tube* w : wanted) ++w->watchers;

@@ -2,6 +2,7 @@
 
 // Several servers that share a database, in one process.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -332,6 +333,7 @@ TEST(a_server, says_that_its_database_does_not_answer_and_goes_on_when_it_does) 
   database base;
   server_options o;
   o.listen = verge::endpoint::loopback(0);
+  o.http.emplace().listen = verge::endpoint::loopback(0);
   o.database = base.url();
   o.shards = 4;
   o.mode = durability::written;
@@ -342,6 +344,10 @@ TEST(a_server, says_that_its_database_does_not_answer_and_goes_on_when_it_does) 
   EXPECT_EQ(w.ask("put 0 0 60 1\r\ny\r\n"), "INTERNAL_ERROR\r\n");
   while (s.members()->trouble().empty()) std::this_thread::sleep_for(10ms);
   EXPECT_EQ(w.ask("reserve-with-timeout 1\r\n").substr(0, 8), "INTERNAL");
+  const http_answer refused =
+      http_wire(s.http_address()->port()).ask("POST", "/v1/tubes/t/tasks", R"({"body": "v"})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.json()["detail"].get<std::string>(), testing::HasSubstr("the database"));
   base.start();
   const auto retry = [&](const std::string& request) {
     for (;;) {

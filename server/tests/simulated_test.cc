@@ -46,15 +46,23 @@ struct wall_clock {
 struct world {
   explicit world(std::uint64_t seed, broker_options o = {}) : sim(seed), kept(make_memory_store()) {
     o.seed = seed;
-    it = std::make_unique<committer>(*kept, o, [this] { return wall.now(); });
+    it = std::make_unique<committer>(*kept, o, [this] {
+      if (++looks == many_looks) it->stop();
+      return wall.now();
+    });
     serving = sim.thread([this] { return it->run(); });
   }
   ~world() {
     it->stop();
     serving.join();
   }
+  /// More than any of these tests needs: a committer that looks without end would never let time
+  /// pass.
+  static constexpr int many_looks = 1'000'000;
+
   verge::simulation sim;
   wall_clock wall;
+  int looks{0};  ///< at the wall clock
   std::unique_ptr<store> kept;
   std::unique_ptr<committer> it;
   verge::join_handle<> serving;
@@ -172,6 +180,26 @@ TEST(simulated_server, follows_steps_of_the_wall_clock) {
     w.it->clock_stepped();
     co_await verge::sleep(1ms);
     EXPECT_EQ(co_await reserve_now(), answer::reserved);
+  });
+}
+
+/// It has tasks that fall due, leases that end and clients whose wait is over, and does nothing
+/// about them: it waits until it is told to end.
+TEST(simulated_server, rests_when_it_has_failed) {
+  world w(1);
+  bool ours = true;
+  w.it->still_ours = [&] { return ours; };
+  w.sim.run([&]() -> verge::task<> {
+    auto me = std::make_shared<simulated_client>();
+    static_cast<void>(co_await ask(*w.it, me, put_command(0, second, "leased")));
+    EXPECT_EQ((co_await ask(*w.it, me, command(verb::reserve))).what, answer::reserved);
+    static_cast<void>(co_await ask(*w.it, me, put_command(2 * second, second, "due")));
+    ours = false;
+    EXPECT_EQ((co_await ask(*w.it, me, command(verb::stats))).what, answer::moved);
+    const int before = w.looks;
+    co_await verge::sleep(1h);
+    EXPECT_LT(w.looks - before, 10);
+    EXPECT_EQ((co_await ask(*w.it, me, command(verb::stats))).what, answer::internal_error);
   });
 }
 

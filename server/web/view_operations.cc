@@ -79,8 +79,10 @@ void refuse_reply(const reply& r) {
     default:
       throw refused({.status = 503,
                      .type = "store-failed",
-                     .detail = "the server cannot write to its disk, and nothing was done that is "
-                               "not acknowledged; its log says why"});
+                     .detail = r.text.empty()
+                                   ? "the server cannot write to its disk, and nothing was "
+                                     "done that is not acknowledged; its log says why"
+                                   : r.text});
   }
 }
 
@@ -181,7 +183,8 @@ operation limit_tube(call& c) {
     in.refuse("max_tasks", "is missing: how many tasks the tube takes, 0 for none, null for any");
   }
   in.finish();
-  return ask(std::move(cmd), [name = c.tube(), most = cmd.most](reply& r) {
+  const auto most = cmd.most;
+  return ask(std::move(cmd), [name = c.tube(), most](reply& r) {
     if (r.what != answer::done) refuse_reply(r);
     ordered_json j;
     j["tube"] = name;
