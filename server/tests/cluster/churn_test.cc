@@ -63,17 +63,26 @@ class churn {
     for (std::thread& t : all_) t.join();
   }
   std::uint64_t done() const { return done_.load(); }
+  /// No more tasks than this are there: what was done without an answer may be left behind.
+  std::int64_t most_tasks() const { return (clients + doubts_.load()) * together; }
   void limit(std::uint64_t most) { limit_.store(most); }
 
  private:
+  /// Until it is done: a server that the machine has left without a processor for longer than its
+  /// leases last has no shards for a while, and what it was about to do may have been done or not.
   json expect(const std::string& method, const std::string& target, const std::string& body = "") {
-    const auto r = ask(port_, method, target, body, 60s);
-    if (!r || r->status >= 300) {
-      std::fprintf(stderr, "%s %s: %s\n", method.c_str(), target.c_str(),
-                   r ? r->body.c_str() : "no answer");
-      std::abort();
+    for (bool in_doubt = false;; in_doubt = true) {
+      const auto r = ask(port_, method, target, body, 60s);
+      if (r && r->status < 300) return json::parse(r->body);
+      if (in_doubt && r && (r->status == 404 || r->status == 409)) return {};
+      doubts_.fetch_add(1);
+      if (!r || r->status != 503) {
+        std::fprintf(stderr, "%s %s: %s\n", method.c_str(), target.c_str(),
+                     r ? r->body.c_str() : "no answer");
+        std::abort();
+      }
+      std::this_thread::sleep_for(500ms);
     }
-    return json::parse(r->body);
   }
   void turn(const std::string& tube, int size) {
     const std::string at = "/v1/tubes/" + tube;
@@ -97,6 +106,7 @@ class churn {
 
   const std::uint16_t port_;
   std::atomic<std::uint64_t> done_{0}, limit_{~std::uint64_t{0}}, next_{0};
+  std::atomic<std::int64_t> doubts_{0};
   std::atomic<bool> ending_{false};
   std::vector<std::thread> all_;
 };
@@ -169,7 +179,7 @@ TEST(steady_churn, does_not_let_the_tables_grow) {
   g.after = size.bytes();
   g.tasks = load.done() - g.tasks;
   g.print("steady churn");
-  EXPECT_LE(size.tasks(), clients * together) << "not a steady number of tasks";
+  EXPECT_LE(size.tasks(), load.most_tasks()) << "not a steady number of tasks";
   EXPECT_LT(g.per_task(), few_bytes);
 }
 
@@ -192,7 +202,7 @@ TEST(steady_churn, does_not_let_the_tables_grow_in_an_hour) {
   g.after = most_bytes_in(length / 3, size);
   g.tasks = load.done() - g.tasks;
   g.print("long churn");
-  EXPECT_LE(size.tasks(), clients * together) << "not a steady number of tasks";
+  EXPECT_LE(size.tasks(), load.most_tasks()) << "not a steady number of tasks";
   EXPECT_LT(static_cast<double>(g.after), 1.2 * static_cast<double>(g.before));
 }
 

@@ -88,6 +88,16 @@ std::vector<std::string> faults_so_far(load& clients) {
   return found;
 }
 
+/// What the servers say of themselves and of the tubes: the search for a cause begins there.
+void print_state(const bad_days& days, const load& clients) {
+  const auto print = [](std::uint16_t port, const std::string& target) {
+    const auto r = ask(port, "GET", target);
+    std::printf("  at %u: %s: %s\n", port, target.c_str(), r ? r->body.c_str() : "no answer");
+  };
+  for (std::uint64_t i = 0; i < bad_days::servers; ++i) print(days.any(i), "/v1/cluster");
+  for (const std::string& name : clients.tube_names()) print(days.sound(0), "/v1/tubes/" + name);
+}
+
 /// Until the time is over or, with a fault, until it is found.
 outcome play(const std::string& fault, std::chrono::seconds length, int longest) {
   const std::uint64_t chosen = seed();
@@ -120,6 +130,7 @@ outcome play(const std::string& fault, std::chrono::seconds length, int longest)
   for (std::size_t i = 0; i < o.faults.size() && i < 10; ++i) {
     std::printf("  %s\n", o.faults[i].c_str());
   }
+  if (fault.empty() && !o.faults.empty()) print_state(days, clients);
   std::fflush(stdout);
   return o;
 }

@@ -62,8 +62,13 @@ struct load::player {
   std::mt19937_64 random;
   choice at;
   bool takes_all{false};
-  std::deque<std::pair<const tube_of_test*, std::string>> keys;
-  std::deque<std::pair<std::int64_t, operation>> later;  ///< leases to end then
+  std::deque<std::pair<tube_of_test*, std::string>> keys;
+  struct lease_to_end {
+    std::int64_t at;
+    tube_of_test* tube;
+    operation of;
+  };
+  std::deque<lease_to_end> later;
 };
 
 load::load(choice sound) : sound_(std::move(sound)) {
@@ -81,6 +86,12 @@ void load::note(operation o) {
 std::vector<operation> load::history() {
   std::lock_guard held(lock_);
   return history_;
+}
+
+std::vector<std::string> load::tube_names() const {
+  std::vector<std::string> all;
+  for (const tube_of_test& t : tubes_) all.push_back(t.name);
+  return all;
 }
 
 void load::put(player& p, tube_of_test& t) {
@@ -101,10 +112,8 @@ void load::put(player& p, tube_of_test& t) {
   const auto r = ask(p.port(), "POST", "/v1/tubes/" + t.name + "/tasks", j.dump());
   o.end = now();
   o.outcome = result_of(r);
-  if (o.outcome == result::done) {
-    o.id = json::parse(r->body).at("id");
-    t.stock.fetch_add(1);
-  }
+  if (o.outcome == result::done) o.id = json::parse(r->body).at("id");
+  t.stock.fetch_add(1);
   p.keys.emplace_back(&t, o.key);
   if (p.keys.size() > 50) p.keys.pop_front();
   note(std::move(o));
@@ -121,6 +130,7 @@ void load::by_key(player& p, act what) {
   o.begin = now();
   if (what == act::cancel) {
     o.outcome = result_of(ask(p.port(), "DELETE", target));
+    if (o.outcome == result::done) tube->stock.fetch_sub(1);
   } else {
     o.delay = static_cast<std::int64_t>(p.below(1500)) * millisecond;
     o.outcome =
@@ -130,7 +140,7 @@ void load::by_key(player& p, act what) {
   note(std::move(o));
 }
 
-void load::end_lease(player& p, act what, const operation& of) {
+void load::end_lease(player& p, tube_of_test& t, act what, const operation& of) {
   operation o;
   o.what = what;
   o.id = of.id;
@@ -139,29 +149,31 @@ void load::end_lease(player& p, act what, const operation& of) {
   const char* const verb = what == act::ack ? "ack" : what == act::release ? "release" : "touch";
   o.begin = now();
   o.outcome = result_of(ask(p.port(), "POST", "/v1/leases/" + of.lease + "/" + verb));
+  if (what == act::ack && o.outcome == result::done) t.stock.fetch_sub(1);
   o.end = now();
   note(std::move(o));
 }
 
 /// What a client does with a task that it has got.
-void load::treat(player& p, const tube_of_test& t, const operation& handed_out) {
+void load::treat(player& p, tube_of_test& t, const operation& handed_out) {
   const std::uint64_t what = p.takes_all || t.is_quiet ? 0 : p.below(10);
+  const auto end_within = [&](std::uint64_t milliseconds) {
+    const std::int64_t at = now() + static_cast<std::int64_t>(p.below(milliseconds)) * millisecond;
+    p.later.push_back({.at = at, .tube = &t, .of = handed_out});
+  };
   if (what < 6) {
-    end_lease(p, act::ack, handed_out);
+    end_lease(p, t, act::ack, handed_out);
   } else if (what < 7) {
-    end_lease(p, act::release, handed_out);
+    end_lease(p, t, act::release, handed_out);
   } else if (what < 8) {
-    end_lease(p, act::touch, handed_out);
-    p.later.emplace_back(now() + static_cast<std::int64_t>(p.below(1500)) * millisecond,
-                         handed_out);
+    end_lease(p, t, act::touch, handed_out);
+    end_within(1500);
   } else {
-    // Perhaps too late.
-    p.later.emplace_back(now() + static_cast<std::int64_t>(p.below(4000)) * millisecond,
-                         handed_out);
+    end_within(4000);  // perhaps too late
   }
 }
 
-void load::reserve(player& p, tube_of_test& t, int most, std::chrono::seconds patience) {
+bool load::reserve(player& p, tube_of_test& t, int most, std::chrono::seconds patience) {
   const std::string target =
       "/v1/tubes/" + t.name + "/reserve?wait=300ms&max=" + std::to_string(most);
   const std::int64_t begin = now();
@@ -170,7 +182,7 @@ void load::reserve(player& p, tube_of_test& t, int most, std::chrono::seconds pa
   if (result_of(r) != result::done) {
     // A server that is not there says so at once.
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    return;
+    return false;
   }
   std::vector<operation> got;
   const json answer = json::parse(r->body);
@@ -187,19 +199,19 @@ void load::reserve(player& p, tube_of_test& t, int most, std::chrono::seconds pa
     o.at_the_end = p.takes_all;
     note(o);
   }
-  t.stock.fetch_sub(static_cast<int>(got.size()));
   if (got.empty()) t.stock.store(0);
   for (const operation& o : got) treat(p, t, o);
+  return !got.empty();
 }
 
 void load::play(std::uint64_t seed, const choice& at, const std::atomic<bool>& ending) {
   constexpr std::chrono::seconds patience(8);
   player p(seed, at);
   while (!ending.load()) {
-    if (!p.later.empty() && p.later.front().first <= now()) {
-      const operation o = p.later.front().second;
+    if (!p.later.empty() && p.later.front().at <= now()) {
+      const player::lease_to_end l = p.later.front();
       p.later.pop_front();
-      end_lease(p, p.below(4) == 0 ? act::release : act::ack, o);
+      end_lease(p, *l.tube, p.below(4) == 0 ? act::release : act::ack, l.of);
       continue;
     }
     tube_of_test& t = tubes_[p.below(tubes)];
@@ -229,14 +241,14 @@ std::vector<std::thread> load::besiege(std::uint16_t port) {
 
 /// Every task that was put is removed, perhaps, or taken at the end.
 bool load::is_complete() {
-  const std::vector<operation> all = history();
+  const std::lock_guard held(lock_);
   std::set<std::uint64_t> missing;
   std::map<std::string, std::uint64_t> ids;
-  for (const operation& o : all) {
+  for (const operation& o : history_) {
     if (o.what == act::put && o.outcome == result::done) missing.insert(o.id);
     if (o.id != 0) ids[o.key] = o.id;
   }
-  for (const operation& o : all) {
+  for (const operation& o : history_) {
     const bool removal = o.what == act::ack || o.what == act::cancel;
     const bool may = o.outcome == result::done || o.outcome == result::unknown;
     if ((removal && may) || (o.what == act::hand_out && o.at_the_end)) {
@@ -246,12 +258,16 @@ bool load::is_complete() {
   return missing.empty();
 }
 
-void load::take_all(int limit) {
+void load::take_all(int patience) {
+  using clock = std::chrono::steady_clock;
   player p(99, sound_);
   p.takes_all = true;
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(limit);
-  while (std::chrono::steady_clock::now() < until && !is_complete()) {
-    for (tube_of_test& t : tubes_) reserve(p, t, 100, std::chrono::seconds(8));
+  auto until = clock::now() + std::chrono::seconds(patience);
+  while (clock::now() < until && !is_complete()) {
+    for (tube_of_test& t : tubes_) {
+      if (!reserve(p, t, 100, std::chrono::seconds(8))) continue;
+      until = clock::now() + std::chrono::seconds(patience);
+    }
   }
 }
 

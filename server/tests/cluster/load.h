@@ -37,24 +37,29 @@ class load {
   /// A client for each tube, which reserves at this server and waits for its answer, whenever that
   /// comes.
   std::vector<std::thread> besiege(std::uint16_t port);
-  /// Takes everything that is there, until all is found that has to be, or for so many seconds.
-  void take_all(int seconds);
+  /// Takes everything that is there, until all is found that has to be, or nothing was found for so
+  /// many seconds.
+  void take_all(int patience);
 
   std::vector<operation> history();
+  std::vector<std::string> tube_names() const;
 
  private:
   struct player;
   struct tube_of_test {
     std::string name;
     bool is_quiet{false};
+    /// Of tasks that are there, or perhaps more: what may have been put, without what was removed
+    /// for sure. None, if a client has found none.
     std::atomic<int> stock{0};
   };
 
   void note(operation o);
   void put(player& p, tube_of_test& t);
-  void reserve(player& p, tube_of_test& t, int most, std::chrono::seconds patience);
-  void treat(player& p, const tube_of_test& t, const operation& handed_out);
-  void end_lease(player& p, act what, const operation& of);
+  /// Whether there was any.
+  bool reserve(player& p, tube_of_test& t, int most, std::chrono::seconds patience);
+  void treat(player& p, tube_of_test& t, const operation& handed_out);
+  void end_lease(player& p, tube_of_test& t, act what, const operation& of);
   void by_key(player& p, act what);
   bool is_complete();
 
