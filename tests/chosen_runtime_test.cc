@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include <support/patience.h>
 #include <verge/context.h>
 #include <verge/runtime.h>
 #include <verge/select.h>
@@ -54,6 +55,16 @@ TEST_F(chosen_runtime, has_the_timers_that_send_to_channels) {
   EXPECT_EQ(pending(), 5u);
   EXPECT_TRUE(timer(rt, 1ms).c().recv().has_value());
   EXPECT_TRUE(after(rt, 1ms).recv().has_value());
+}
+
+TEST_F(chosen_runtime, has_none_of_them_once_they_have_fired) {
+  const timer a(rt, 1ms);
+  const timer b(rt, clock::now() + 1ms);
+  const auto c = after(rt, 1ms);
+  EXPECT_TRUE(a.c().recv().has_value());
+  EXPECT_TRUE(b.c().recv().has_value());
+  EXPECT_TRUE(c.recv().has_value());
+  EXPECT_TRUE(test::eventually([&] { return pending() == 0; })) << pending();
 }
 
 TEST_F(chosen_runtime, times_sleeps_of_other_threads) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <support/scale.h>
 #include <verge/clock.h>
+#include <verge/log.h>
 #include <verge/simulation.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <iostream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -208,6 +210,15 @@ TEST(fast_clock_death_test, obeys_the_environment) {
         std::exit(0);
       },
       testing::ExitedWithCode(0), "VERGE_CLOCK=sundial is not known");
+  static int warnings = 0;
+  EXPECT_EXIT(
+      {
+        verge::set_log_handler([](verge::log_level, std::string_view) noexcept { ++warnings; });
+        setenv("VERGE_CLOCK", "sundial", 1);
+        for (int i = 0; i < 3; ++i) fast_clock::source_in_use();
+        std::exit(warnings);
+      },
+      testing::ExitedWithCode(1), "");
 }
 
 TEST(manual_clock, moves_only_when_told_to) {

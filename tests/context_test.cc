@@ -234,6 +234,15 @@ TEST(stop_token, is_stopped_when_the_context_is_done) {
   EXPECT_TRUE(ctx.stop_token().stop_requested());
 }
 
+TEST(stop_token, is_the_same_each_time) {
+  auto [ctx, cancel] = with_cancel(background());
+  const std::stop_token first = ctx.stop_token();
+  const std::stop_token second = ctx.stop_token();
+  EXPECT_EQ(first, second);
+  cancel();
+  EXPECT_TRUE(first.stop_requested());
+}
+
 TEST(stop_token, of_a_context_that_is_done_is_stopped) {
   auto [ctx, cancel] = with_cancel(background());
   cancel();

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <verge/chan.h>
+#include <verge/context.h>
 #include <verge/runtime.h>
 #include <verge/simulation.h>
 #include <verge/task.h>
@@ -190,6 +191,28 @@ TEST_F(fork_of_a_running_runtime, a_simulation_throws_in_the_child) {
               std::_Exit(20);
             }),
             20);
+}
+
+/// What a handle refers to belongs to the parent: the child destroys none of it.
+TEST_F(fork_of_a_running_runtime,
+       a_context_callback_of_before_is_detached_and_destroyed_in_silence) {
+  runtime rt({.processors = 2});
+  make_busy(rt);
+  const auto payload = std::make_shared<int>(0);
+  const std::weak_ptr<int> kept = payload;
+  auto [ctx, cancel] = with_cancel(background());
+  auto detached = after_func(rt, background(), [payload] {});
+  auto destroyed = after_func(rt, ctx, [payload] {});
+  EXPECT_EQ(in_child([&] {
+              detached.detach();
+              if (kept.use_count() != 3) std::_Exit(10);
+              { const auto dropped = std::move(destroyed); }
+              if (kept.use_count() != 3) std::_Exit(11);
+              std::_Exit(20);
+            }),
+            20);
+  detached.detach();
+  EXPECT_EQ(kept.use_count(), 2) << "the parent's is destroyed, as it will never be called";
 }
 
 /// The right order: first become a daemon, then start a runtime.

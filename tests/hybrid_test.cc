@@ -135,6 +135,18 @@ TEST_F(hybrid_engine, needs_no_new_entry_for_a_ticker_that_is_reset_to_its_perio
   detail::destroy_timer(t);
 }
 
+TEST_F(hybrid_engine, repeats_what_is_reset_to_the_shortest_period) {
+  int fired = 0;
+  const std::int64_t begin = now_;
+  timer_node& t = start(
+      10, [&] { ++fired; }, 1);
+  EXPECT_TRUE(timers().reset(t, begin + 20, 1));
+  fires_at(begin + 20, fired, 1);
+  fires_at(begin + 21, fired, 2);
+  fires_at(begin + 22, fired, 3);
+  detail::destroy_timer(t);
+}
+
 TEST_F(hybrid_engine, reuses_the_entry_that_a_stopped_timer_left_behind) {
   timer_node* t = &start(10 * second, [] {});
   for (int i = 0; i < 1000; ++i) {

@@ -27,6 +27,7 @@
 namespace {
 
 using namespace std::chrono_literals;
+using namespace std::string_literals;
 using testing::HasSubstr;
 using verge::test::json;
 
@@ -291,7 +292,7 @@ TEST(inspect_request, is_read_strictly) {
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\n folded: b\r\n\r\n"), 400);
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"), 400);
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
-  EXPECT_EQ(status(std::string("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", 29)), 400);
+  EXPECT_EQ(status("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n"s), 400);
   EXPECT_EQ(status("GET / HTTP/1.1\nHost: a\n\n"), 400);
   EXPECT_EQ(status(""), 400);
   const auto r =

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What timers are called by: labels, and the places where they were made.
+// What timers are called by: labels, and the places where they were made. And the names of code.
 
+#include <dlfcn.h>
+#include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <support/patience.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <verge/chan.h>
 #include <verge/dump.h>
 #include <verge/log.h>
@@ -15,7 +19,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -23,8 +30,24 @@
 #include <vector>
 
 #include <base/code_name.h>
+#include <base/elf_symbols.h>
+#include <base/file_descriptor.h>
 #include <node/named_behaviours.h>
 #include <support/engines.h>
+
+// The same once more as where the C library has no _dl_find_object.
+#undef DLFO_STRUCT_HAS_EH_DBASE
+#define type_in type_in_by_lock
+#define name_of_code name_of_code_by_lock
+#define function_at function_at_by_lock
+#define short_name short_name_by_lock
+#define name_of_work name_of_work_by_lock
+#include <base/code_name.cc>  // NOLINT(bugprone-suspicious-include)
+#undef type_in
+#undef name_of_code
+#undef function_at
+#undef short_name
+#undef name_of_work
 
 namespace {
 
@@ -103,8 +126,8 @@ TEST(place, is_known_of_callables_of_every_size_and_of_every_way_to_make_a_timer
   timers.emplace_back(rt, later);
   tickers.push_back(verge::every(rt, 1h, [] {}));
   tickers.push_back(verge::every(rt, later, 1h, [] {}));
-  tickers.push_back(verge::ticker(rt, 1h));
-  tickers.push_back(verge::ticker(rt, 1h, verge::missed_ticks::burst));
+  tickers.push_back(verge::ticker(rt, 1h));                              // NOLINT(*-use-emplace)
+  tickers.push_back(verge::ticker(rt, 1h, verge::missed_ticks::burst));  // NOLINT(*-use-emplace)
   const auto after = verge::after(rt, 1h);
   const auto tick = verge::tick(rt, 1h);
   auto sleeper = rt.spawn([&]() -> verge::task<> { co_await verge::sleep(1h); });
@@ -291,6 +314,131 @@ TEST(short_name, is_a_function_without_what_it_returns_and_takes) {
             "{anonymous}::serve");
   EXPECT_EQ(short_name("shop::open(int)::<lambda()>"), "shop::open(int)::<lambda()>");
   EXPECT_EQ(short_name(""), "");
+}
+
+// ---- Names of code ------------------------------------------------------------------------------
+
+/// Only in memory: a header, a table of symbols, their names.
+class elf_file {
+ public:
+  static constexpr std::uint64_t begin = 0x1000;
+  static constexpr std::uint64_t size = 0x10;
+
+  struct content {
+    Elf64_Ehdr header{};
+    Elf64_Shdr sections[3]{};
+    Elf64_Sym symbols[2]{};
+    char names[16] = ".thing.function";
+  };
+
+  elf_file() {
+    std::memcpy(is.header.e_ident, ELFMAG, SELFMAG);
+    is.header.e_ident[EI_CLASS] = ELFCLASS64;
+    is.header.e_type = ET_EXEC;
+    is.header.e_shoff = offsetof(content, sections);
+    is.header.e_shnum = 3;
+    is.sections[1].sh_type = SHT_SYMTAB;
+    is.sections[1].sh_link = 2;
+    is.sections[1].sh_offset = offsetof(content, symbols);
+    is.sections[1].sh_size = sizeof is.symbols;
+    is.sections[2].sh_type = SHT_STRTAB;
+    is.sections[2].sh_offset = offsetof(content, names);
+    is.sections[2].sh_size = sizeof is.names;
+    is.names[0] = is.names[6] = '\0';
+    is.symbols[0] = {.st_name = 1,
+                     .st_info = STT_OBJECT,
+                     .st_other = 0,
+                     .st_shndx = 0,
+                     .st_value = begin,
+                     .st_size = size};
+    is.symbols[1] = {.st_name = 7,
+                     .st_info = STT_FUNC,
+                     .st_other = 0,
+                     .st_shndx = 0,
+                     .st_value = begin,
+                     .st_size = size};
+  }
+
+  /// "name+offset", or nothing.
+  std::string at(std::uint64_t address) const {
+    const verge::detail::file_descriptor fd(::memfd_create("elf", MFD_CLOEXEC));
+    EXPECT_EQ(::write(fd.get(), &is, sizeof is), static_cast<ssize_t>(sizeof is));
+    const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+    const auto found = verge::detail::find_elf_symbol(path.c_str(), address, 0);
+    return found ? found->name + '+' + std::to_string(found->offset) : "";
+  }
+
+  content is;
+};
+
+TEST(a_symbol, is_found_from_its_first_byte_to_its_last) {
+  const elf_file elf;
+  EXPECT_EQ(elf.at(elf_file::begin - 1), "");
+  EXPECT_EQ(elf.at(elf_file::begin), "function+0");
+  EXPECT_EQ(elf.at(elf_file::begin + elf_file::size - 1), "function+15");
+  EXPECT_EQ(elf.at(elf_file::begin + elf_file::size), "");
+}
+
+TEST(a_symbol, of_a_library_counts_from_where_it_lies) {
+  elf_file elf;
+  elf.is.header.e_type = ET_DYN;
+  elf.is.sections[1].sh_type = SHT_DYNSYM;
+  EXPECT_EQ(elf.at(elf_file::begin + 3), "function+3") << "the base is 0";
+}
+
+/// Each file would have the symbol but for one fault. None is read beyond its end, or forever.
+TEST(a_symbol, is_not_found_in_a_damaged_file) {
+  elf_file magic;
+  magic.is.header.e_ident[1] = 'X';
+  EXPECT_EQ(magic.at(elf_file::begin), "");
+  elf_file narrow;
+  narrow.is.header.e_ident[EI_CLASS] = ELFCLASS32;
+  EXPECT_EQ(narrow.at(elf_file::begin), "");
+  elf_file sections;
+  sections.is.header.e_shoff = sizeof(elf_file::content) - 1;
+  EXPECT_EQ(sections.at(elf_file::begin), "");
+  elf_file names;
+  names.is.sections[1].sh_link = 1000;
+  EXPECT_EQ(names.at(elf_file::begin), "");
+  elf_file table;
+  table.is.sections[1].sh_size = std::uint64_t{1} << 62;
+  EXPECT_EQ(table.at(elf_file::begin + elf_file::size), "");
+  elf_file name;
+  name.is.symbols[1].st_name = 100'000;
+  EXPECT_EQ(name.at(elf_file::begin), "+0");
+}
+
+TEST(type_in, is_the_type_and_nothing_around_it) {
+  EXPECT_EQ(verge::detail::type_in("void f() [with F = shop::order]"), "shop::order");
+  EXPECT_EQ(verge::detail::type_in("void f() [F = shop::order]"), "shop::order");
+  EXPECT_EQ(verge::detail::type_in("shop::order"), "shop::order");
+  EXPECT_EQ(verge::detail::type_in(nullptr), "");
+}
+
+TEST(code, without_a_symbol_is_named_after_its_file) {
+  Dl_info info{};
+  ASSERT_NE(::dladdr(reinterpret_cast<const void*>(&::getenv), &info), 0);
+  const std::string path = info.dli_fname;
+  const std::string file = path.substr(path.rfind('/') + 1);
+  // A file begins with its header, which is in memory and no function.
+  const auto* const header = static_cast<const char*>(info.dli_fbase);
+  EXPECT_EQ(verge::detail::name_of_code(header), file + "+0x0");
+  EXPECT_EQ(verge::detail::name_of_code(header + 0x11), file + "+0x11");
+  EXPECT_EQ(verge::detail::name_of_code(nullptr), "0x0");
+}
+
+TEST(code, has_the_same_name_where_it_is_found_with_the_dynamic_linkers_lock) {
+  for (const void* const address :
+       {reinterpret_cast<const void*>(&plain), reinterpret_cast<const void*>(&::getenv)}) {
+    const std::string name = verge::detail::name_of_code(address);
+    EXPECT_THAT(name, testing::EndsWith("+0x0"));
+    EXPECT_EQ(verge::detail::name_of_code_by_lock(address), name);
+  }
+  Dl_info info{};
+  ASSERT_NE(::dladdr(reinterpret_cast<const void*>(&::getenv), &info), 0);
+  EXPECT_EQ(verge::detail::name_of_code_by_lock(info.dli_fbase),
+            verge::detail::name_of_code(info.dli_fbase));
+  EXPECT_EQ(verge::detail::name_of_code_by_lock(nullptr), "0x0");
 }
 
 }  // namespace

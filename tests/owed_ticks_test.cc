@@ -27,6 +27,8 @@ TEST(owed_ticks, are_all_that_were_due_since_the_last_one) {
   EXPECT_FALSE(owed.any());
   owed.add_all_until(129);
   EXPECT_FALSE(owed.any()) << "the next is due at 130";
+  owed.add_all_until(130);
+  EXPECT_TRUE(owed.any()) << "at that time, not after it";
 }
 
 TEST(owed_ticks, are_not_counted_twice) {

@@ -3,6 +3,7 @@
 // The memory of the 4-ary heap: when it allocates, what it releases, and that it is unchanged when
 // out of memory.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <cstdint>
@@ -10,6 +11,34 @@
 #include <vector>
 
 #include <support/heap_nodes.h>
+#include <support/replaced.h>
+#include <verge/detail/heap_memory.h>
+
+namespace {
+
+/// How far from a boundary of huge pages mappings begin; 0: where the kernel likes.
+std::size_t maps_past_huge_pages = 0;
+
+}  // namespace
+
+// NOLINTBEGIN: a replacement has the name and the type of what it replaces.
+extern "C" void* mmap(void* at, size_t bytes, int protection, int flags, int fd,
+                      off_t offset) noexcept {
+  const auto map = VERGE_ORIGINAL(mmap);
+  if (maps_past_huge_pages == 0 || at != nullptr) {
+    return map(at, bytes, protection, flags, fd, offset);
+  }
+  constexpr std::size_t huge = verge::detail::heap_memory::huge_page;
+  auto* const begin =
+      static_cast<char*>(map(nullptr, bytes + 2 * huge, protection, flags, fd, offset));
+  if (begin == MAP_FAILED) return begin;
+  const std::size_t up = huge - reinterpret_cast<std::uintptr_t>(begin) % huge;
+  char* const place = begin + up + maps_past_huge_pages;
+  ::munmap(begin, up + maps_past_huge_pages);
+  ::munmap(place + bytes, 2 * huge - up - maps_past_huge_pages);
+  return place;
+}
+// NOLINTEND
 
 namespace verge::test {
 namespace {
@@ -147,6 +176,22 @@ TEST(quad_heap_memory, a_mapped_array_that_the_kernel_will_not_enlarge_stays_whe
   EXPECT_TRUE(heap.verify()) << heap.describe_violation();
 }
 #endif
+
+/// Wherever the kernel maps it, and after it was moved.
+TEST(quad_heap_memory, a_mapped_array_begins_on_a_huge_page) {
+  constexpr std::size_t huge = heap_memory::huge_page;
+  const auto past = [](void* p) { return reinterpret_cast<std::uintptr_t>(p) % huge; };
+  for (const std::size_t off : {std::size_t{0}, std::size_t{4096}, huge - 4096}) {
+    maps_past_huge_pages = off;
+    void* block = heap_memory::allocate(huge);
+    EXPECT_EQ(past(block), 0U) << off;
+    block = heap_memory::resize(block, huge, 3 * huge, 64);
+    EXPECT_EQ(past(block), 0U) << off;
+    static_cast<char*>(block)[3 * huge - 1] = 1;
+    heap_memory::release(block, 3 * huge);
+  }
+  maps_past_huge_pages = 0;
+}
 
 TEST(quad_heap_memory, push_does_not_allocate_while_there_is_room) {
   node n;

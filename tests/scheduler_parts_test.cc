@@ -64,6 +64,32 @@ TEST(global_queue, keeps_what_does_not_fit_into_the_local_queue) {
   EXPECT_EQ(left, r.size() - 1 - run_queue::capacity / 2);
 }
 
+TEST(global_queue, watches_one_at_a_time_until_it_is_taken) {
+  std::array<runnable, 33> r{};
+  global_queue q;
+  std::size_t n = 0;
+  const auto push_until = [&](std::size_t count) {
+    while (n < count) {
+      EXPECT_FALSE(q.wants_watch_locked()) << "after " << n;
+      q.push_locked(r[n++]);
+    }
+  };
+  push_until(16);
+  EXPECT_TRUE(q.wants_watch_locked()) << "every sixteenth";
+  q.watch_last_locked(5);
+  push_until(32);
+  EXPECT_FALSE(q.wants_watch_locked()) << "the other is there yet";
+  for (int i = 0; i < 15; ++i) q.pop_locked();
+  EXPECT_EQ(q.taken_since_locked(), 0) << "it is the next";
+  q.pop_locked();
+  EXPECT_EQ(q.taken_since_locked(), 5);
+  EXPECT_EQ(q.taken_since_locked(), 0) << "said once";
+  EXPECT_TRUE(q.wants_watch_locked());
+  while (q.pop_locked() != nullptr) {
+  }
+  EXPECT_FALSE(q.wants_watch_locked()) << "it is empty";
+}
+
 // ---- What is idle
 
 class an_idle_set : public testing::Test {
@@ -248,6 +274,22 @@ TEST(job_list, leaves_the_job_that_runs) {
   std::vector<std::uint64_t> left;
   list.for_each([&](const job& j) { left.push_back(j.number); });
   EXPECT_EQ(left, (std::vector<std::uint64_t>{1}));
+}
+
+TEST(job_lists, count_those_that_have_begun_and_those_that_live) {
+  job_lists all;
+  std::array<job, 40> jobs{};
+  EXPECT_EQ(all.live(), 0U);
+  for (job& j : jobs) all.add(j);
+  EXPECT_EQ(all.begun(), 40U);
+  EXPECT_EQ(all.live(), 40U);
+  std::size_t seen = 0;
+  all.for_each(1000, [&](const job&) { ++seen; });
+  EXPECT_EQ(seen, 40U);
+  for (std::size_t i = 0; i < 10; ++i) all.remove(jobs[i]);
+  EXPECT_EQ(all.begun(), 40U);
+  EXPECT_EQ(all.live(), 30U);
+  for (std::size_t i = 10; i < 40; ++i) all.remove(jobs[i]);
 }
 
 }  // namespace

@@ -147,6 +147,21 @@ TEST(simulation, lets_the_channel_of_a_ticker_outlive_it_with_a_tick_in_it) {
   }
 }
 
+/// As in Go: a receiver that is left waits for a value that does not come.
+TEST(simulation, leaves_the_channel_of_a_timer_open_when_the_timer_is_destroyed) {
+  simulation sim;
+  receiver<time_point> fired;
+  receiver<time_point> stopped;
+  sim.run([&]() -> task<> {
+    fired = after(1ms);
+    stopped = verge::timer(1h).c();
+    co_await verge::sleep(1s);
+  });
+  EXPECT_TRUE(fired.try_recv());
+  EXPECT_EQ(select(recv(fired), otherwise()).wait(), 1u) << "it is closed";
+  EXPECT_EQ(select(recv(stopped), otherwise()).wait(), 1u) << "it is closed";
+}
+
 TEST(simulation, refuses_a_start_that_is_not_positive) {
   EXPECT_THAT(
       [] { simulation({.start = time_point()}); },

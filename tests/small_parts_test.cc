@@ -1,33 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Parts of a few lines each, for which faults that were put in had been overlooked: repeated system
-// calls, fences, notes, the descriptor that is an alarm, memory that there is not, numbers of
-// threads, figures of lateness, equal addresses, and what is left of a channel after an error.
+// calls, fences, notes, descriptors, rings of events, memory that there is not, numbers of threads,
+// stores that end, visits, figures of lateness, equal addresses, and what is left of a channel
+// after an error.
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdarg>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <base/elf_symbols.h>
 #include <base/fence.h>
+#include <base/file_descriptor.h>
 #include <base/futex.h>
+#include <base/ready_list.h>
 #include <base/runtime_thread.h>
 #include <base/system_call.h>
+#include <base/trace_log.h>
 #include <memory/page_source.h>
 #include <memory/thread_slot.h>
+#include <node/node_store.h>
+#include <support/lone_engine.h>
+#include <support/replaced.h>
 #include <support/scale.h>
+#include <support/stepper.h>
 #include <verge/chan.h>
 #include <verge/detail/lateness.h>
 #include <verge/endpoint.h>
 #include <verge/loop.h>
 #include <verge/select.h>
+
+namespace {
+
+/// As if the kernel had no fences in all threads.
+std::atomic<bool> without_membarrier{false};
+
+}  // namespace
+
+// NOLINTBEGIN: a replacement has the name and the type of what it replaces.
+extern "C" long syscall(long number, ...) noexcept {
+  if (number == SYS_membarrier && without_membarrier) {
+    errno = ENOSYS;
+    return -1;
+  }
+  va_list list;
+  va_start(list, number);
+  long a[6];
+  for (long& argument : a) argument = va_arg(list, long);
+  va_end(list);
+  return VERGE_ORIGINAL(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+// NOLINTEND
 
 namespace verge {
 namespace {
@@ -54,7 +93,12 @@ TEST(a_repeated_system_call, is_repeated_only_if_a_signal_has_interrupted_it) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(a_fence_in_all_threads, works_on_this_kernel) { EXPECT_TRUE(detail::fence_all_threads()); }
+TEST(a_fence_in_all_threads, works_on_this_kernel) {
+  EXPECT_TRUE(detail::fence_all_threads());
+  without_membarrier = true;
+  EXPECT_FALSE(detail::fence_all_threads());
+  without_membarrier = false;
+}
 
 TEST(a_note, that_was_left_is_found_also_when_the_time_is_over) {
   detail::note n;
@@ -93,6 +137,74 @@ TEST(an_alarm, can_be_read_from_its_time_on_and_not_before) {
   EXPECT_GE(clock::now(), due);
 }
 
+bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
+
+TEST(a_descriptor, is_closed_by_its_last_owner) {
+  detail::file_descriptor a(::eventfd(0, EFD_CLOEXEC));
+  detail::file_descriptor b(::eventfd(0, EFD_CLOEXEC));
+  const int first = a.get();
+  const int second = b.get();
+  a = std::move(b);
+  EXPECT_FALSE(is_open(first));
+  EXPECT_EQ(a.get(), second);
+  EXPECT_FALSE(b);  // NOLINT(bugprone-use-after-move): it is empty
+  detail::file_descriptor& same = a;
+  a = std::move(same);
+  EXPECT_EQ(a.get(), second);
+  EXPECT_TRUE(is_open(second));
+  { const detail::file_descriptor c(std::move(a)); }
+  EXPECT_FALSE(is_open(second));
+}
+
+TEST(a_ready_list, is_empty_after_it_was_moved) {
+  detail::runnable r;
+  detail::ready_list a;
+  a.push_back(r);
+  detail::ready_list b(std::move(a));
+  EXPECT_EQ(b.size(), 1U);
+  EXPECT_EQ(a.size(), 0U);  // NOLINT(bugprone-use-after-move): it may be used again
+  EXPECT_TRUE(a.empty());
+  a = std::move(b);
+  EXPECT_EQ(a.size(), 1U);
+  EXPECT_EQ(b.size(), 0U);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(a.pop_front(), &r);
+  EXPECT_EQ(a.size(), 0U);
+}
+
+/// The ring has one place, which is always being written.
+TEST(a_ring_of_events, gives_no_event_that_is_a_mixture_of_two) {
+  detail::trace_ring ring(1);
+  std::atomic<bool> enough{false};
+  std::thread writer([&] {
+    for (std::int64_t i = 1; !enough; ++i) ring.add({.time = i, .value = i});
+  });
+  int seen = 0;
+  int mixed = 0;
+  const int wanted = test::scale(20'000, 5'000);
+  while (seen < wanted && mixed == 0) {
+    for (const detail::trace_event& e : ring.since(0).events) {
+      ++seen;
+      mixed += e.time != e.value;
+    }
+  }
+  enough = true;
+  writer.join();
+  EXPECT_EQ(mixed, 0);
+}
+
+extern "C" void a_function() {}
+
+/// By the file of this program.
+std::string symbol_at(void (*f)()) {
+  const auto* const address = reinterpret_cast<const void*>(f);
+  Dl_info info{};
+  EXPECT_NE(::dladdr(address, &info), 0);
+  const auto found =
+      detail::find_elf_symbol("/proc/self/exe", reinterpret_cast<std::uintptr_t>(address),
+                              reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+  return found && found->offset == 0 ? found->name : "";
+}
+
 /// A program that has closed its standard input gets that number for the next descriptor.
 TEST(a_descriptor, may_have_the_number_zero) {
   const int input = ::dup(0);
@@ -100,6 +212,7 @@ TEST(a_descriptor, may_have_the_number_zero) {
   {
     std::optional<alarm_fd> alarm;
     EXPECT_TRUE(detail::is_computing(::gettid())) << "reads a file of the kernel's";
+    EXPECT_EQ(symbol_at(&a_function), "a_function");
     EXPECT_NO_THROW(alarm.emplace());
     EXPECT_EQ(alarm->fd(), 0);
     alarm->set(clock::now());
@@ -127,6 +240,124 @@ TEST(a_thread, has_a_number_of_its_own_and_returns_it) {
   EXPECT_NE(first, mine);
   EXPECT_EQ(second, first) << "the lowest that is free";
   EXPECT_GT(detail::thread_slots_used(), first);
+}
+
+// ---- Stores of timers ---------------------------------------------------------------------------
+
+/// A store that tells whether it was deleted: what it keeps is released.
+class [[gnu::visibility("hidden")]] store final : public detail::node_store {
+ public:
+  struct [[gnu::visibility("hidden")]] node : detail::timer_node{};
+
+  explicit store(detail::scheduler & s) : node_store(detail::node_layout::of<node>(), s) {}
+
+  detail::timer_node& make() { return *::new (allocate()) node; }
+  /// Returns what is released when the store is deleted.
+  std::weak_ptr<int> end(bool hold) {
+    auto kept = std::make_shared<int>(0);
+    const std::weak_ptr<int> seen = kept;
+    close_store();
+    end_store(std::move(kept), hold);
+    return seen;
+  }
+};
+
+TEST(a_store_that_ends, is_deleted_at_once_if_it_has_no_nodes) {
+  test::stepper s;
+  EXPECT_TRUE((new store(s))->end(false).expired());
+}
+
+TEST(a_store_that_ends, is_deleted_with_its_last_node) {
+  test::stepper s;
+  auto* const it = new store(s);
+  std::vector<detail::timer_node*> nodes;
+  for (int i = 0; i < 300; ++i) nodes.push_back(&it->make());
+  const auto kept = it->end(false);
+  while (!nodes.empty()) {
+    EXPECT_FALSE(kept.expired()) << nodes.size();
+    it->free(*nodes.back());
+    nodes.pop_back();
+  }
+  EXPECT_TRUE(kept.expired());
+}
+
+TEST(a_store_that_ends, is_not_deleted_before_it_is_let_go) {
+  test::stepper s;
+  auto* const it = new store(s);
+  detail::timer_node& t = it->make();
+  const auto kept = it->end(true);
+  it->free(t);
+  EXPECT_FALSE(kept.expired());
+  it->let_go();
+  EXPECT_TRUE(kept.expired());
+}
+
+TEST(a_store_that_ends, is_not_deleted_before_its_last_node_if_it_is_let_go_earlier) {
+  test::stepper s;
+  auto* const it = new store(s);
+  detail::timer_node& t = it->make();
+  const auto kept = it->end(true);
+  it->let_go();
+  EXPECT_FALSE(kept.expired());
+  it->free(t);
+  EXPECT_TRUE(kept.expired());
+}
+
+/// Without fences in all threads it does not know whether another thread is about to use it.
+TEST(a_store_that_ends, is_never_deleted_if_threads_may_still_use_it) {
+  test::stepper s;
+  without_membarrier = true;
+  static store* const it = new store(s);  // not a leak, for it can be reached
+  detail::timer_node& t = it->make();
+  const auto kept = it->end(true);
+  without_membarrier = false;
+  it->free(t);
+  it->let_go();
+  EXPECT_FALSE(kept.expired());
+  static store* const another = new store(s);
+  without_membarrier = true;
+  EXPECT_FALSE(another->end(false).expired());
+  without_membarrier = false;
+}
+
+// ---- Visits of a scheduler ----------------------------------------------------------------------
+
+class [[gnu::visibility("hidden")]] visited final : public test::lone_engine {
+ public:
+  visited() : lone_engine(engine::hybrid) {}
+  using scheduler::wait_for_visitors;
+};
+
+TEST(a_visit, by_a_thread_of_the_scheduler_is_not_waited_for) {
+  visited s;
+  detail::scheduler* const before = std::exchange(detail::this_thread.current, &s);
+  {
+    const detail::scheduler::visit here(s);
+    s.wait_for_visitors();
+  }
+  detail::this_thread.current = before;
+}
+
+TEST(a_visit, by_another_thread_is_waited_for) {
+  visited s;
+  std::atomic<bool> waits{false};
+  std::atomic<bool> over{false};
+  std::atomic<bool> returned{false};
+  bool was_over = false;
+  std::optional<detail::scheduler::visit> here(std::in_place, s);
+  std::thread ends([&] {
+    waits = true;
+    s.wait_for_visitors();
+    was_over = over;
+    returned = true;
+  });
+  // Some time in which it could return too early.
+  while (!waits) std::this_thread::yield();
+  for (int i = 0; i < 100 && !returned; ++i) std::this_thread::yield();
+  over = true;
+  here.reset();
+  ends.join();
+  EXPECT_TRUE(was_over);
 }
 
 TEST(lateness, has_its_percentiles_in_order) {
@@ -202,6 +433,29 @@ TEST(a_channel_that_is_only_tried, loses_nothing) {
   }
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(received, n);
+  EXPECT_EQ(sum, std::int64_t{n} * (n - 1) / 2);
+}
+
+/// Several threads at both ends of the same two channels.
+TEST(a_select_of_two, loses_nothing) {
+  const int n = test::scale(20'000, 4'000);
+  chan<int> a(2);
+  chan<int> b(2);
+  std::atomic<std::int64_t> sum{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = t; i < n; i += 2) select(send(a, i), send(b, i)).wait();
+    });
+    threads.emplace_back([&] {
+      for (int i = 0; i < n / 2; ++i) {
+        select(recv(a, [&](std::optional<int> v) { sum += *v; }),
+               recv(b, [&](std::optional<int> v) { sum += *v; }))
+            .wait();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
   EXPECT_EQ(sum, std::int64_t{n} * (n - 1) / 2);
 }
 

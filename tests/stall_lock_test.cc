@@ -25,12 +25,14 @@
 
 #include <sched/thread_probe.h>
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the C library's own
 extern "C" {
 void* __libc_malloc(std::size_t n) noexcept;
 void* __libc_calloc(std::size_t n, std::size_t size) noexcept;
 void* __libc_realloc(void* p, std::size_t n) noexcept;
 void __libc_free(void* p) noexcept;
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace {
 

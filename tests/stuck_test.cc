@@ -234,6 +234,24 @@ TEST_F(stuck_processors, are_helped_though_a_spare_one_is_always_busy) {
   EXPECT_TRUE(eventually([&] { return other.done(); }));
 }
 
+/// The other processor is never idle, so it does not look for something to take over: the monitor
+/// tells it to.
+TEST(a_stuck_processor, leaves_its_timers_to_another_that_is_always_busy) {
+  runtime rt({.processors = 2});
+  const restless busy(rt);
+  for (int i = 0; i < 3; ++i) {
+    blockers stuck;
+    std::atomic<bool> fired{false};
+    auto task = rt.spawn([&] {
+      after_func(1ms, [&] { fired = true; }).detach();
+      stuck.block()();
+    });
+    EXPECT_TRUE(eventually([&] { return fired.load(); }));
+    stuck.release();
+    task.join();
+  }
+}
+
 TEST(stuck_callbacks, leave_what_had_fired_with_them_to_a_spare_processor) {
   for (const engine e : engines()) {
     runtime rt({.processors = 1, .engine = e});

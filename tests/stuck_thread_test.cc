@@ -8,16 +8,20 @@
 // fire and run.
 
 #include <gtest/gtest.h>
+#include <verge/log.h>
 #include <verge/runtime.h>
 #include <verge/task.h>
 #include <verge/time.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include <base/this_thread.h>
@@ -32,6 +36,9 @@ namespace verge::test {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// So many threads cannot be started, from now on.
+std::atomic<int> threads_to_fail{0};
 
 thread_local bool is_to_be_stuck = false;
 
@@ -239,5 +246,66 @@ TEST(a_spinning_worker, that_finds_something_starts_another_for_what_is_left_in_
   }
 }
 
+/// A thread cannot be started: no other thread relies on it.
+TEST(a_worker, that_could_not_be_started_is_started_for_the_next_task) {
+  detail::monitor::switch_off();
+  {
+    runtime rt({.processors = 2});
+    detail::monitor::switch_on();
+    blockers busy;
+    rt.spawn(busy.block()).detach();
+    ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+    // Each of them wants a thread until there is one for the second processor.
+    threads_to_fail = 1;
+    auto first = rt.spawn([] {});
+    EXPECT_TRUE(eventually([&] { return threads_to_fail == 0 || first.done(); }));
+    threads_to_fail = 0;
+    auto second = rt.spawn([] {});
+    EXPECT_TRUE(eventually([&] { return second.done(); })) << "beside an idle processor";
+    busy.release();
+    first.join();
+    second.join();
+  }
+}
+
+std::mutex warning_lock;
+std::string last_warning;
+
+/// The processor is stuck, and no other thread can be created.
+TEST(a_worker, that_could_not_be_started_is_reported_with_the_number_of_those_that_block) {
+  const log_handler before = set_log_handler([](log_level, std::string_view text) noexcept {
+    std::lock_guard held(warning_lock);
+    last_warning = text;
+  });
+  {
+    runtime rt({.processors = 1});
+    blockers busy;
+    rt.spawn(busy.block()).detach();
+    ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+    threads_to_fail = 1'000'000;
+    auto waits = rt.spawn([] {});
+    EXPECT_TRUE(eventually([&] {
+      std::lock_guard held(warning_lock);
+      return last_warning.starts_with("1 tasks or callbacks block, and no thread can be started");
+    })) << last_warning;
+    threads_to_fail = 0;
+    EXPECT_TRUE(eventually([&] { return waits.done(); })) << "a thread can be created again";
+    busy.release();
+    waits.join();
+  }
+  set_log_handler(before);
+}
+
 }  // namespace
 }  // namespace verge::test
+
+// NOLINTBEGIN: a replacement has the name and the type of what it replaces.
+extern "C" int pthread_create(pthread_t* made, const pthread_attr_t* with, void* (*f)(void*),
+                              void* argument) noexcept {
+  int left = verge::test::threads_to_fail;
+  while (left > 0 && !verge::test::threads_to_fail.compare_exchange_weak(left, left - 1)) {
+  }
+  if (left > 0) return EAGAIN;
+  return VERGE_ORIGINAL(pthread_create)(made, with, f, argument);
+}
+// NOLINTEND

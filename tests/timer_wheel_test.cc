@@ -172,5 +172,83 @@ TEST(timer_wheel, does_what_a_sorted_set_does_near_the_boundaries_of_slots) {
   }
 }
 
+/// Memory that is counted.
+struct counted_chunks {
+  int* in_use;
+  void* allocate() noexcept { return ++*in_use, std::malloc(chunks::bytes); }
+  void free(void* p) noexcept { --*in_use, std::free(p); }
+};
+
+TEST(timer_wheel, keeps_what_is_far_out_of_the_heap_and_gives_all_memory_back) {
+  int in_use = 0;
+  {
+    timer_wheel<counted_chunks> w(counted_chunks{&in_use});
+    for (std::uint32_t i = 1; i <= 1000; ++i) w.insert(std::int64_t{i} << 30, i, 0);
+    EXPECT_EQ(w.near_size(), 0U);
+    EXPECT_NE(w.used(2), 0U);
+    EXPECT_GT(in_use, 10);
+    w.clear();
+    EXPECT_EQ(in_use, 0);
+    EXPECT_TRUE(w.empty());
+    w.insert(1 << 30, 1, 0);
+    EXPECT_EQ(in_use, 1);
+  }
+  EXPECT_EQ(in_use, 0);
+}
+
+/// From a slot of the lowest level entries go into the heap, under their exact times, though they
+/// are many: else a thread would wake 65 us early for them.
+TEST(timer_wheel, has_the_exact_time_of_what_is_in_the_heap) {
+  constexpr std::uint32_t count = 500;
+  const auto time_of = [](std::uint32_t id) { return (5 << near_bits) + std::int64_t{id} * 97; };
+  struct owner_type {
+    decltype(time_of)& of;
+    void prefetch(std::uint32_t) {}
+    std::int64_t when(std::uint32_t id, std::uint32_t) { return of(id); }
+    static bool stale(std::uint32_t, std::uint32_t) { return false; }
+  } owner{time_of};
+  wheel_type w;
+  for (std::uint32_t id = 1; id <= count; ++id) w.insert(time_of(id), id, 0);
+  ASSERT_EQ(w.near_size(), 0U);
+  unsigned steps = 1000;
+  for (std::uint32_t id = 1; id <= count; ++id) {
+    ASSERT_TRUE(w.ready(1 << 30, owner, steps));
+    EXPECT_EQ(w.front().id, id);
+    EXPECT_EQ(w.front().when, time_of(id));
+    w.pop();
+  }
+  EXPECT_TRUE(w.empty());
+}
+
+/// Every second one is out of date: in the heap, in small slots, and in slots of many chunks.
+TEST(timer_wheel, drops_what_is_out_of_date_wherever_it_is) {
+  struct owner_type {
+    void prefetch(std::uint32_t) {}
+    static std::int64_t when(std::uint32_t, std::uint32_t) { return 0; }
+    static bool stale(std::uint32_t id, std::uint32_t) { return id % 2 == 0; }
+  } owner;
+  wheel_type w;
+  std::uint32_t id = 0;
+  for (const std::int64_t when : {std::int64_t{100}, std::int64_t{5} << near_bits,
+                                  std::int64_t{1} << 30, std::int64_t{1} << 40}) {
+    for (std::uint32_t n = 0; n < 200; ++n) w.insert(when + n, ++id, 0);
+  }
+  ASSERT_EQ(w.near_size(), 200U);
+  int calls = 0;
+  while (!w.sweep(owner, 1)) {
+    ASSERT_EQ(w.describe_violation(), "");
+    ASSERT_LT(++calls, 100) << "a step is a chunk";
+  }
+  EXPECT_EQ(w.describe_violation(), "");
+  EXPECT_EQ(w.size(), id / 2);
+  EXPECT_EQ(w.near_size(), 100U);
+  int left = 0;
+  w.clear([&](std::uint32_t each, std::uint32_t) {
+    EXPECT_EQ(each % 2, 1U);
+    ++left;
+  });
+  EXPECT_EQ(left, 400);
+}
+
 }  // namespace
 }  // namespace verge::detail

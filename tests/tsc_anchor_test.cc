@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <random>
 
 namespace {
@@ -174,6 +175,67 @@ TEST_P(on_a_counter_of, a_released_anchor_leads_on_from_where_it_was) {
   EXPECT_FALSE(m.anchor.held());
   m.run(5000);
   EXPECT_EQ(m.anchor.release(m.true_time()), m.true_time());
+}
+
+// ---- The exact limits, on a counter of 1 GHz: a tick is a nanosecond ----------------------------
+
+TEST(an_anchor, is_wrong_if_it_is_off_by_more_than_a_bracket_and_half_a_percent) {
+  constexpr std::int64_t elapsed = 159'800;  // within eight windows
+  constexpr std::int64_t most = tsc_bounds::bracket + elapsed / 200;
+  for (const std::int64_t off : {-most - 1, -most, most, most + 1}) {
+    machine m(1.0);
+    ASSERT_TRUE(m.settle());
+    ASSERT_EQ(m.rate.get(), std::uint64_t{1} << tsc_rate::shift);
+    const std::int64_t time = m.true_time();
+    m.anchor.renew({.ticks = m.ticks, .bracket = 40, .time = time}, m.rate);
+    ASSERT_TRUE(m.anchor.held());
+    m.anchor.renew({.ticks = m.ticks + elapsed, .bracket = 40, .time = time + elapsed + off},
+                   m.rate);
+    const bool right = off >= -most && off <= most;
+    EXPECT_EQ(m.anchor.held(), right) << off;
+    EXPECT_EQ(m.rate.get() != 0, right) << off;
+  }
+}
+
+TEST(an_anchor, is_not_made_if_it_took_longer_than_a_bracket_to_read_the_clock) {
+  machine m(1.0);
+  ASSERT_TRUE(m.settle());
+  const auto renew = [&](std::uint64_t bracket) {
+    m.anchor.renew({.ticks = m.ticks, .bracket = bracket, .time = m.true_time()}, m.rate);
+    return m.anchor.held();
+  };
+  EXPECT_FALSE(renew(tsc_bounds::bracket + 1));
+  EXPECT_TRUE(renew(tsc_bounds::bracket));
+}
+
+/// The rate after three measurements of 1.056 ms in so many ticks each.
+std::uint64_t rate_of(std::initializer_list<std::uint64_t> ticks) {
+  tsc_rate rate;
+  verge::detail::bracketed_time now{.ticks = 1, .bracket = 40, .time = 1'000'000'000};
+  rate.sample(now);
+  for (const std::uint64_t n : ticks) {
+    now.ticks += n;
+    now.time += 1'056'000;
+    rate.sample(now);
+  }
+  return rate.get();
+}
+
+TEST(a_rate, of_less_than_a_tick_in_32_nanoseconds_is_rejected) {
+  EXPECT_EQ(rate_of({32'999, 32'999, 32'999}), 0U);
+  EXPECT_NE(rate_of({33'000, 33'000, 33'000}), 0U);
+}
+
+TEST(a_rate, is_valid_if_two_measurements_differ_by_no_more_than_a_hundredth) {
+  constexpr std::uint64_t ticks = 1'056'000;
+  constexpr std::uint64_t one = std::uint64_t{1} << tsc_rate::shift;
+  EXPECT_EQ(rate_of({ticks}), 0U) << "one is not enough";
+  EXPECT_EQ(rate_of({ticks, ticks}), one);
+  EXPECT_GT(rate_of({ticks, ticks, ticks - ticks / 200}), one);
+  EXPECT_LT(rate_of({ticks, ticks, ticks + ticks / 200}), one);
+  EXPECT_NE(rate_of({ticks, ticks, ticks + ticks / 200}), 0U);
+  EXPECT_EQ(rate_of({ticks, ticks, ticks - ticks / 50}), 0U);
+  EXPECT_EQ(rate_of({ticks, ticks, ticks + ticks / 50}), 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(gigahertz, on_a_counter_of, testing::Values(1.0, 2.596, 3.7, 5.0));

@@ -116,16 +116,15 @@ class alignas(128) queue_thread {
     return true;
   }
 
-  /// Fires what is due, at most `limit`. Returns how many that were.
-  unsigned run_due(std::int64_t now, unsigned limit) noexcept {
-    unsigned ran = 0;
-    for (; ran < limit; ++ran) {
+  /// Fires what is due. Returns how many that were.
+  unsigned run_due(std::int64_t now) noexcept {
+    for (unsigned ran = 0;; ++ran) {
       node* t = nullptr;
       std::exception_ptr error;
       {
         std::lock_guard held(lock_);
         const auto due = queue_.pop_due(now);
-        if (due.timer == nullptr) break;
+        if (due.timer == nullptr) return ran;
         t = static_cast<node*>(due.timer);
         // A thread that starts a timer moves a wheel's hand as well, and may be ahead of `now`.
         if (due.when > now) now = host_.now();
@@ -136,7 +135,6 @@ class alignas(128) queue_thread {
       if (error) node_store::of(*t).home().unhandled(std::move(error));
       node_store::of(*t).release(*t);
     }
-    return ran;
   }
 
   /// When the first timer fires; 0 if there is none. For simulated time.
@@ -216,13 +214,11 @@ class alignas(128) queue_thread {
   }
 
   void drive() noexcept {
-    constexpr unsigned in_one_go = 256;
     this_thread.drives_engine = true;
     while (!stopping_.load(std::memory_order_acquire)) {
       wakeups_.fetch_add(1, std::memory_order_relaxed);
       const std::int64_t now = host_.now();
-      while (run_due(now, in_one_go) == in_one_go) {
-      }
+      run_due(now);
       std::int64_t until = 0;
       {
         std::lock_guard held(lock_);

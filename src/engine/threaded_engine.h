@@ -48,7 +48,7 @@ class threaded_engine : public timer_engine {
   timer_check check_timers(unsigned p, std::int64_t now, bool /*own*/) noexcept override {
     if (!host_.simulated() || p != 0) return {.now = now, .next = 0, .ran = 0};
     unsigned ran = 0;
-    for (auto& q : queues_) ran += q->run_due(now, UINT32_MAX);
+    for (auto& q : queues_) ran += q->run_due(now);
     return {.now = now, .next = next_exactly(0), .ran = ran};
   }
   std::int64_t next_when(unsigned /*p*/) const noexcept override { return 0; }

@@ -190,7 +190,6 @@ bool thread_probe::give_up(answer& out) noexcept {
   auto expected = probe_state::asked;
   if (the_state.compare_exchange_strong(expected, probe_state::idle, std::memory_order_relaxed))
     return false;
-  if (take(out)) return true;
   // What it runs is written before the first frame is, and nothing of that is written again.
   const bool any = written_frames.load(std::memory_order_acquire) != 0;
   if (any) copy_answer(out);

@@ -28,7 +28,7 @@ changes nothing that a test could see; without one it is a hole in the tests, an
 does a fault that no test comes by.
 
 """
-import argparse, json, os, pathlib, random, re, resource, signal, subprocess, sys, time
+import argparse, json, os, pathlib, random, re, resource, signal, subprocess, sys, tempfile, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -45,7 +45,9 @@ TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test whee
   empty_handle_test small_parts_test slow_end_test net_waiting_test withdrawn_test simulated_clock_test
   shared_queue_test slab_threads_test state_machine_bad_test call_explorer_test hybrid_explorer_test
   context_explorer_test context_race_test failures_test scheduler_test dump_test stall_test trace_test
-  inspect_test orders_test conformance_test""".split()
+  inspect_test orders_test conformance_test label_test group_test retry_test grid_test
+  default_runtime_test chosen_runtime_test quad_heap_memory_test quad_heap_walk_test
+  state_machine_memory_test context_cost_test""".split()
 # Of the library, what orders_test has compiled for its hooks (tests/CMakeLists.txt).
 TRACED = """base/fence base/short_lock chan/chan chan/select context/callback context/context context/scope
   engine/clockwork engine/dead_nodes engine/hybrid engine/make_engine memory/slab_pool memory/slab_trim net/poller node/node_store sched/scheduling
@@ -143,7 +145,7 @@ INSTEAD = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "
 NOT_HERE = re.compile(r'^\s*(#|//|///|template|requires|using|typedef|friend|static_assert|concept|case |'
                       r'namespace|public:|private:|protected:|struct |class |enum |union |\* |/\*)')
 CONSTANT = re.compile(r'\b(constexpr|constinit|static const|static_assert|alignas|operator|requires|'
-                      r'decltype|sizeof|__extension__|mutated|Mutation|asm|__builtin_\w+)\b')
+                      r'decltype|sizeof|offsetof|__extension__|mutated|Mutation|asm|__builtin_\w+)\b')
 # Pure virtual functions, attributes; assertions and the ends of broken processes; messages, probes;
 # hints: prefetching, pauses, huge pages; and what only a sanitizer has.
 SKIPPED = re.compile(r'\) (const )?(noexcept )?= (0|default);$|^\s*\[\[gnu::\w+\(|'
@@ -175,10 +177,12 @@ def matching(text, at):
 
 class Mutants:
     """All switches, numbered, and the text of each line with its switches. A switch keeps its number
-    if others are left out, so that little is compiled again."""
+    if others are left out or other files change, so that little is compiled again."""
+    OF_A_FILE = 400
 
     def __init__(self, excluded):
         self.all = []
+        self.next = self.end = 0
         self.keys = {}
         self.excluded = excluded
 
@@ -188,9 +192,17 @@ class Mutants:
         self.keys[key] = self.keys.get(key, 0) + 1
         if self.keys[key] > 1:
             key += f" #{self.keys[key]}"
-        self.all.append({"id": len(self.all), "file": path, "line": line, "kind": kind, "text": text,
+        self.next += 1
+        if self.next > self.end:
+            sys.exit(f"mutants: more than {self.OF_A_FILE} switches in {path}: raise that number")
+        self.all.append({"id": self.next - 1, "file": path, "line": line, "kind": kind, "text": text,
                          "key": key, "out": f"{path}: {text}" in self.excluded})
-        return len(self.all) - 1
+        return self.next - 1
+
+    def begin(self, number):
+        """The switches of the file with that number are next."""
+        self.next = number * self.OF_A_FILE
+        self.end = self.next + self.OF_A_FILE
 
     def mutate(self, path, number, line, before):
         code = line.split("//")[0].rstrip()
@@ -238,12 +250,13 @@ class Mutants:
 def generate(excluded, only=None):
     mutants = Mutants(excluded)
     TREE.mkdir(parents=True, exist_ok=True)
-    mutated = set(sources() if only is None else only)
+    mutated = {path: n for n, path in enumerate(sources() if only is None else sorted(only))}
     for path in files_in("src", "include", "tests", "bench"):
         target = TREE / path
         text = (ROOT / path).read_bytes()
         if path in mutated:
             lines, before = [], ";"
+            mutants.begin(mutated[path])
             for number, line in enumerate(text.decode().split("\n"), 1):
                 lines.append(mutants.mutate(path, number, line, before))
                 if line.strip() and not line.strip().startswith("//"):
@@ -346,10 +359,6 @@ rule link
         text += (f"build {test}.o: compile {sources_of(test)} | {WORK}/headers_{level}.h.gch\n"
                  f"  more = -{level}\n  before = {WORK}/headers_{level}.h\n")
         text += f"build tests/{test}: link {test}.o {LIBRARY}\n"
-    # The header-only ones of the fixed sample need nothing of the library.
-    for test in fixed_sample():
-        text += f"build fixed_{test}.o: compile {sources_of(test)}\n  more = -O0\n"
-        text += f"build fixed/{test}: link fixed_{test}.o support.o\n"
     asan_library = " ".join(f"asan_{o}" for o in LIBRARY.split())
     asan = "-O1 -fsanitize=address -fno-omit-frame-pointer"
     for name in (*(f"half_{n}" for n in range(len(pieces))), "support"):
@@ -366,12 +375,11 @@ def path_of(test):
     return BUILD / (test if "/" in test else f"tests/{test}")
 
 
-def build(jobs, only=None):
-    """Builds, and leaves out the switches on lines that do not compile with them: excluded.json. With
-    switches in all sources, or in those named, for which nothing is learned."""
+def build(jobs):
+    """Builds, and leaves out the switches on lines that do not compile with them: excluded.json."""
     excluded = excluded_lines()
     for _ in range(40):
-        mutants = generate(excluded, only)
+        mutants = generate(excluded)
         configure()
         done = subprocess.run(["ninja", "-C", BUILD, "-k", "0", f"-j{jobs}",
                                *(path_of(t).relative_to(BUILD) for t in TESTS)],
@@ -388,11 +396,9 @@ def build(jobs, only=None):
                 if 0 <= n < len(lines):
                     found.add(f"{path}: {lines[n].split('//')[0].strip()}")
         found -= excluded
-        if not found or only is not None:
-            sys.exit("mutants: the build fails" +
-                     (", and not because of a switch" if not found else
-                      "; if a new line does not take a switch, tests/mutants/mutants.py --build learns that") +
-                     ":\n" + (done.stdout + done.stderr)[-4000:])
+        if not found:
+            sys.exit("mutants: the build fails, and not because of a switch:\n" +
+                     (done.stdout + done.stderr)[-4000:])
         print(f"mutants: {len(found)} lines do not take a switch", flush=True)
         excluded |= found
         pathlib.Path(__file__).with_name("excluded.json").write_text(
@@ -407,21 +413,41 @@ def limits(sanitized):
         resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30))
 
 
-def run(program, mutant=None, coverage=None, limit=300):
+def wanted(session):
+    """The seconds that the processes of a session have used a processor, and whether a thread of them
+    uses one now or waits for one."""
+    used, runnable = 0.0, False
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) != session:
+                continue
+            used += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            runnable |= any(t.read_text().rpartition(")")[2].split()[0] == "R"
+                            for t in stat.parent.glob("task/*/stat"))
+        except OSError:  # it has ended
+            continue
+    return used, runnable
+
+
+def run(program, mutant=None, coverage=None, limit=300, computes=300, output=None):
     env = dict(os.environ, VERGE_TEST_SCALE="quick", VERGE_STRESS_SECONDS="1")
     if mutant is not None:
         env["VERGE_MUTANT"] = str(mutant)
     if coverage:
         env["VERGE_MUTANT_COVERAGE"] = str(coverage)
-    begin, spent = time.monotonic(), 0.0
+    spent = 0.0
     arguments = ["--gtest_brief=1", "--gtest_fail_fast", f"--gtest_filter={FILTERS.get(program.name, '*')}"]
     child = subprocess.Popen([program, *arguments], env=env, cwd=WORK,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stdin=subprocess.DEVNULL, stdout=output or subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL, start_new_session=True,
                              preexec_fn=lambda: limits(program.parent.name == "asan"))
-    # While all of it is stopped (SIGSTOP) no time passes.
-    code, waited, last = "no end", 0.0, begin
-    while waited < limit:
+    # While all of it is stopped (SIGSTOP) no time passes. A program has no end if it has used a
+    # processor for too long, or if its time is over and for a while it has wanted none. So a loaded
+    # machine gives it more time.
+    code, waited, last = "no end", 0.0, time.monotonic()
+    look, before, quiet_since = 2.0, 0.0, 0.0
+    while waited < 10 * limit:
         now = time.monotonic()
         waited, last = waited + min(now - last, 1), now
         pid, status, used = os.wait4(child.pid, os.WNOHANG)
@@ -429,6 +455,13 @@ def run(program, mutant=None, coverage=None, limit=300):
             child.returncode = code = os.waitstatus_to_exitcode(status)
             spent = used.ru_utime + used.ru_stime
             break
+        if waited >= look:
+            running, runnable = wanted(child.pid)
+            if runnable or running - before > 0.1 * (waited - quiet_since):
+                quiet_since, before = waited, running
+            if running > computes or (waited > limit and waited - quiet_since > 10):
+                break
+            look = waited + 2
         time.sleep(0.005)
     try:
         os.killpg(child.pid, signal.SIGKILL)  # and what it has started
@@ -478,7 +511,13 @@ def sampled(pool, n, seed):
     return chosen
 
 
-def try_all(pool, reached, seconds, jobs, minutes=0, keep=lambda results: None):
+def failed_case(output):
+    output.seek(0)
+    found = re.findall(r"^\[  FAILED  \] ([\w./]+)", output.read().decode(errors="replace"), re.M)
+    return found[0] if found else ""
+
+
+def try_all(pool, reached, seconds, spent, jobs, minutes=0, keep=lambda results: None):
     began = time.monotonic()
     results = []
 
@@ -487,9 +526,11 @@ def try_all(pool, reached, seconds, jobs, minutes=0, keep=lambda results: None):
             return dict(m, outcome="not tried")
         tests = sorted((t for t in reached if m["id"] in reached[t]), key=seconds.get)
         for test in tests:
-            code, _, _ = run(path_of(test), m["id"], limit=max(30, 10 * seconds[test]))
-            if code != 0:
-                return dict(m, outcome="caught", by=test, how=code)
+            with tempfile.TemporaryFile() as output:
+                code, _, _ = run(path_of(test), m["id"], limit=max(30, 10 * seconds[test]),
+                                 computes=max(10, 10 * spent[test]), output=output)
+                if code != 0:
+                    return dict(m, outcome="caught", by=test, how=code, case=failed_case(output))
         return dict(m, outcome="survived" if tests else "not reached", tests=tests)
 
     with ThreadPoolExecutor(jobs) as workers:
@@ -519,7 +560,7 @@ def main():
     share, shares = map(int, chosen.share.split("/"))
     tried = WORK / ("tried.json" if shares == 1 else f"tried_{share}.json")
     if chosen.fixed:
-        return try_fixed_sample(chosen.jobs)
+        return try_fixed_sample()
     if chosen.list:
         for m in generate(excluded_lines()):
             print(m["id"], f"{m['file']}:{m['line']}", m["kind"], m["text"], sep="\t")
@@ -570,7 +611,7 @@ def main():
 
     def keep(results):
         tried.write_text(json.dumps(known + results, indent=1))
-    report(mutants, known + try_all(pool, reached, seconds, chosen.jobs, chosen.minutes, keep))
+    report(mutants, known + try_all(pool, reached, seconds, spent, chosen.jobs, chosen.minutes, keep))
 
 
 def beside(name, otherwise):
@@ -583,22 +624,41 @@ def fixed_sample():
     return beside("sample.json", {})
 
 
-def try_fixed_sample(jobs):
-    """Builds the tests of the sample, and nothing else, and checks that each finds its faults."""
-    TESTS[:] = [f"fixed/{t}" for t in fixed_sample()]
+def build_fixed_sample():
+    """Its tests need little of the library: so all of them, and that, are one file, which takes a few
+    seconds. Returns the program, and the number of each switch."""
     files = {key.split(":")[0] for keys in fixed_sample().values() for key in keys}
-    numbers = {m["key"]: m["id"] for m in build(jobs, files)}
+    mutants = generate(excluded_lines(), files)
+    whole = WORK / "sample.cc"
+    parts = [sources_of(t) for t in fixed_sample()] + [TREE / f for f in sorted(files) if f.endswith(".cc")]
+    write_if_changed(whole, "".join(f'#include "{p}"\n' for p in [*parts, WORK / "support.cc"]).encode(), 0o644)
+    program = WORK / "sample"
+    command = [*os.environ.get("CXX", "g++").split(), *FLAGS, "-O0", "-include", WORK / "verge_mutants.h"]
+    for step in ([*command, "-c", whole, "-o", f"{program}.o"],
+                 [*command[:-2], f"{program}.o", "-lgtest", "-lgtest_main", "-o", program]):
+        done = subprocess.run(step, text=True, capture_output=True)
+        if done.returncode != 0:
+            sys.exit("mutants: the build fails; if a new line does not take a switch, "
+                     "tests/mutants/mutants.py --build learns that:\n" + done.stderr[-4000:])
+    return program, {m["key"]: m["id"] for m in mutants}
+
+
+def try_fixed_sample():
+    """Checks that each test of the sample passes, and finds its faults."""
+    program, numbers = build_fixed_sample()
     missed, tried = [], 0
     for test, keys in fixed_sample().items():
-        code, seconds, _ = run(path_of(f"fixed/{test}"))
+        suites = re.findall(r"^TEST(?:_[FP])?\((\w+),", sources_of(test).read_text(), re.M)
+        FILTERS[program.name] = ":".join(f"*{suite}.*" for suite in sorted(set(suites)))
+        code = run(program)[0]
         if code != 0:
             sys.exit(f"mutants: {test} fails without a fault: {code}")
         for key in keys:
+            tried += 1
             if key not in numbers:
                 missed.append(f"no longer in the sources, choose another: {key}")
-            elif run(path_of(f"fixed/{test}"), numbers[key], limit=max(60, 10 * seconds))[0] == 0:
+            elif run(program, numbers[key], limit=60, computes=20)[0] == 0:
                 missed.append(f"not caught by {test}: {key}")
-            tried += 1
     if missed:
         sys.exit("\n".join(f"mutants: {m}" for m in missed))
     print(f"mutants: all {tried} of the fixed sample are caught")
