@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -92,8 +93,21 @@ class last_handle : public scene_of<2> {
   verge::chan<letter> b_ = a_;
 };
 
+/// With two channels. A select locks channels in the order of their addresses, which must be the same in
+/// every run of a schedule: `a_` has the lower one.
+template <std::size_t Threads>
+class scene_of_two_channels : public scene_of<Threads> {
+ protected:
+  scene_of_two_channels() {
+    using detail::chan_access;
+    if (std::less<>()(&chan_access::state(b_), &chan_access::state(a_))) std::swap(a_, b_);
+  }
+
+  verge::chan<letter> a_{0}, b_{0};
+};
+
 /// A select over two channels, to each of which a thread sends.
-class select_of_two : public scene_of<3> {
+class select_of_two : public scene_of_two_channels<3> {
  public:
   void run(std::size_t i) override {
     if (i == 1) return send(a_);
@@ -105,12 +119,10 @@ class select_of_two : public scene_of<3> {
 
  private:
   static void send(verge::chan<letter>& c) { c.send(std::make_unique<int>(7)); }
-
-  verge::chan<letter> a_{0}, b_{0};
 };
 
 /// Two selects that can only serve each other.
-class select_and_select : public scene_of<2> {
+class select_and_select : public scene_of_two_channels<2> {
  public:
   void run(std::size_t i) override {
     if (i == 0) {
@@ -121,9 +133,6 @@ class select_and_select : public scene_of<2> {
           .wait();
     }
   }
-
- private:
-  verge::chan<letter> a_{0}, b_{0};
 };
 
 }  // namespace
