@@ -1,20 +1,20 @@
 # How tests are compiled: quickly. That takes longer than to run them.
 #
-# Without sanitizers at -O1, as half of the time goes into optimizing; the library that they test is
-# compiled as ever. Tests that compute for long, or measure, are optimized as the library is
-# (verge_use_test_headers is not called for them).
+# Without sanitizers they are not optimized; the library that they test is compiled as ever. Tests
+# that compute are optimized a little (verge_compile_test), those that compute for long, or measure,
+# as the library is.
 #
 # With the address sanitizer tests are not checked for null pointers, which it finds as well, nor for
 # alignment: that is half of their code. The library is.
 #
-# With sanitizers GoogleTest's headers are compiled once for all: they take longer than most tests.
-# Not with a compiler cache, which does better without; and not where g++ 12 optimizes, as it gives
-# false warnings about what was compiled before.
+# GoogleTest's headers are compiled once for all: they take longer than some tests. Not with a
+# compiler cache, which does better without; and not where g++ 12 optimizes, as it gives false
+# warnings about what was compiled before.
 if(NOT TARGET verge_test_headers)
   add_library(verge_test_options INTERFACE)
   target_link_libraries(verge_test_options INTERFACE verge_options)
   if(NOT VERGE_SANITIZE)
-    target_compile_options(verge_test_options INTERFACE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(verge_test_options INTERFACE $<$<CONFIG:Release>:-O0>)
   endif()
   if(VERGE_SANITIZE MATCHES "undefined")
     target_compile_options(verge_test_options INTERFACE -fno-sanitize=null,alignment,object-size)
@@ -22,13 +22,18 @@ if(NOT TARGET verge_test_headers)
   file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cc "")
   add_library(verge_test_headers OBJECT ${PROJECT_BINARY_DIR}/test_headers.cc)
   target_link_libraries(verge_test_headers PRIVATE verge_test_options GTest::gmock)
-  if(VERGE_SANITIZE AND NOT CMAKE_CXX_COMPILER_LAUNCHER
-     AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(NOT CMAKE_CXX_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
+     AND (VERGE_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Release"))
     target_precompile_headers(verge_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
   endif()
 endif()
 
-function(verge_use_test_headers target)
+function(verge_compile_test target)
+  if(NOT VERGE_SANITIZE AND target MATCHES
+     "arithmetic|heap|history|model|queue|slab|state_machine|weak_memory|wheel")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    return()
+  endif()
   target_link_libraries(${target} PRIVATE verge_test_options)
   get_target_property(headers verge_test_headers PRECOMPILE_HEADERS)
   if(headers)

@@ -259,7 +259,8 @@ std::shared_ptr<const zone> zone::load(const std::string& name, std::string& why
     why = "'" + name + "' is not the name of a time zone: write one like Europe/Berlin, or UTC";
     return nullptr;
   }
-  const char* const folder = std::getenv("TZDIR");
+  const char* const folder =
+      std::getenv("TZDIR");  // NOLINT(concurrency-mt-unsafe): nothing sets it
   const std::string path = (folder != nullptr ? std::string(folder) + "/" : system_folder) + name;
   std::shared_ptr<const zone> made;
   std::error_code ignored;

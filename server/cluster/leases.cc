@@ -144,6 +144,7 @@ verge::task<std::vector<held_shard>> lease_table::take(const std::string& me,
                                   .number(times_.length.count())});
   const std::vector<rows> found = co_await link_.run(all);
   std::vector<held_shard> taken;
+  taken.reserve(static_cast<std::size_t>(found[0].size()));
   for (int i = 0; i < found[0].size(); ++i) {
     taken.push_back({.shard = static_cast<std::uint32_t>(found[0].number(i, 0)),
                      .epoch = found[0].number(i, 1)});

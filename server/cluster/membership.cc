@@ -328,6 +328,7 @@ verge::task<> membership::drop(std::vector<shared_service> which, bool give_up) 
     ended.push_back(s->which());
   }
   std::vector<join_handle<>> closing;
+  closing.reserve(which.size());
   for (const shared_service& s : which) closing.push_back(go(&shard_service::close, s.get()));
   for (join_handle<>& h : closing) co_await h;
   if (!give_up) co_return;

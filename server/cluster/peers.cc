@@ -95,7 +95,7 @@ verge::task<> read_frames(tcp_conn& from, Each each) {
 /// A connection to another server.
 class peer_link : public std::enable_shared_from_this<peer_link> {
  public:
-  peer_link(std::string address, std::string secret) : address_(std::move(address)) {
+  peer_link(std::string address, const std::string& secret) : address_(std::move(address)) {
     frame hello;
     hello.kind = frame_kind::hello;
     hello.text = greeting(secret);

@@ -400,7 +400,7 @@ verge::task<bool> session::again(clock::time_point begun) {
 }
 
 std::string session::why_not() {
-  const std::string trouble = router_.members().trouble();
+  std::string trouble = router_.members().trouble();
   if (!trouble.empty()) return trouble;
   return "no server has the shard of this tube: see `verge cluster`, and try again";
 }

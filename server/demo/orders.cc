@@ -158,6 +158,7 @@ void pay_orders(scene& s) {
       for (const std::size_t i : batch) bytes += "cancel order-" + std::to_string(i) + "\r\n";
       // Until it is answered it is not known whether the server has done it.
       std::vector<bool> before;
+      before.reserve(batch.size());
       for (const std::size_t i : batch) before.push_back(std::exchange(s.all[i].in_doubt, true));
       w.send(bytes);
       for (std::size_t k = 0; k < batch.size(); ++k) {
@@ -277,7 +278,7 @@ int main(int argc, char** argv) {
     const auto value = [&]() -> const char* {
       if (i + 1 >= argc) {
         std::fprintf(stderr, "orders_demo: %s needs a value\n", argv[i]);
-        std::exit(2);
+        std::exit(2);  // NOLINT(concurrency-mt-unsafe): no thread was started yet
       }
       return argv[++i];
     };

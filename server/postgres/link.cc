@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <verge/runtime.h>
 
@@ -219,7 +220,7 @@ std::vector<rows> link::finish() {
     throw refusal("the database at " + without_password(options_.url) + " refuses: " + why.what(),
                   why.code);
   }
-  return std::move(found_);
+  return std::exchange(found_, {});
 }
 
 /// From the first statement to the last answer.

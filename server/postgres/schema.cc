@@ -123,7 +123,7 @@ layout look_at(link& to) {
 
 layout prepare(link& to, std::uint32_t shards) {
   for (int attempt = 0;; ++attempt) {
-    const layout found = look_at(to);
+    layout found = look_at(to);
     if (found.version > newest) {
       throw store_error(fmt::format(
           "the tables of the database have version {}, and this version of verge knows version {}: "

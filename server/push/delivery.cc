@@ -67,7 +67,7 @@ std::string cleaned(std::string_view text) {
   return out;
 }
 
-receipt failed(std::string why) {
+receipt failed(std::string_view why) {
   receipt r;
   r.answer = cleaned(why);
   return r;

@@ -227,6 +227,7 @@ std::shared_ptr<const name_sources> name_files::current() {
   made->order = parse_nsswitch(text_of(paths_.nsswitch));
   // Variables that change what the C library does, which it alone knows in full.
   for (const char* const variable : {"LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES"}) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing sets them
     made->order.unknown |= std::getenv(variable) != nullptr;
   }
   sources_ = std::move(made);

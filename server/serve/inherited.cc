@@ -17,7 +17,7 @@ constexpr int first_number = 3;
 constexpr int most = 64;
 
 int number_in(const char* variable) {
-  const char* const text = std::getenv(variable);
+  const char* const text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
   if (text == nullptr) return -1;
   const std::string_view all(text);
   int n = -1;
@@ -31,9 +31,11 @@ std::vector<int> inherited_sockets() {
   std::vector<int> all;
   const int count = number_in("LISTEN_FDS");
   const bool mine = number_in("LISTEN_PID") == ::getpid();
+  // NOLINTBEGIN(concurrency-mt-unsafe): called before any thread is started
   ::unsetenv("LISTEN_PID");
   ::unsetenv("LISTEN_FDS");
   ::unsetenv("LISTEN_FDNAMES");
+  // NOLINTEND(concurrency-mt-unsafe)
   if (!mine || count <= 0 || count > most) return all;
   for (int n = first_number; n < first_number + count; ++n) {
     ::fcntl(n, F_SETFD, FD_CLOEXEC);

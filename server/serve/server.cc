@@ -49,8 +49,11 @@ task_server::task_server(server_options options, std::function<void(const std::s
     open_node();
   }
   command_sink& to = sink();
-  house_.reset(new connection_house{
-      .to = to, .limits = options_.limits, .me = beanstalk::identify(options_.limits.body)});
+  // An aggregate that cannot be moved.
+  house_.reset(new connection_house{// NOLINT(modernize-make-unique)
+                                    .to = to,
+                                    .limits = options_.limits,
+                                    .me = beanstalk::identify(options_.limits.body)});
   if (!options_.tokens.empty()) gate_ = std::make_unique<gate>(options_.tokens);
   if (options_.tls) tls_ = std::make_unique<tls_door>(*options_.tls);
   house_->door = gate_.get();

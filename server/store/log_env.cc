@@ -126,7 +126,7 @@ std::unique_ptr<rocksdb::Env> make_env_that_syncs_old_logs() {
   return rocksdb::NewCompositeEnv(std::make_shared<syncing_file_system>());
 }
 
-std::unique_ptr<rocksdb::Env> make_env_with_cut_logs(std::vector<log_cut> cuts) {
+std::unique_ptr<rocksdb::Env> make_env_with_cut_logs(const std::vector<log_cut>& cuts) {
   return rocksdb::NewCompositeEnv(std::make_shared<cutting_file_system>(cuts));
 }
 

@@ -17,6 +17,6 @@ std::unique_ptr<rocksdb::Env> make_env_that_syncs_old_logs();
 
 /// One in which these logs end where they have to, so that a directory can be read that a crash has
 /// left, without a change to it.
-std::unique_ptr<rocksdb::Env> make_env_with_cut_logs(std::vector<log_cut> cuts);
+std::unique_ptr<rocksdb::Env> make_env_with_cut_logs(const std::vector<log_cut>& cuts);
 
 }  // namespace verge::server

@@ -111,7 +111,8 @@ void low_water_marks::rise(rocksdb::DB& db, const rocksdb::ReadOptions& how) {
 
 std::string low_water_marks::from(std::string index_key) const {
   const auto found = marks_.find(index_of(index_key));
-  return found == marks_.end() ? index_key : std::max(std::move(index_key), found->second.key);
+  if (found != marks_.end() && index_key < found->second.key) return found->second.key;
+  return index_key;
 }
 
 }  // namespace verge::server

@@ -57,8 +57,8 @@ class rocks_store final : public store {
   void insert(const batch::insertion& i);
   void change(const batch::update& u);
   void remove(const batch::removal& r);
-  void put_entry(std::string key);
-  void remove_entry(std::string key);
+  void put_entry(const std::string& key);
+  void remove_entry(const std::string& key);
   void end_batch(rocksdb::WriteBatch& b);
   void require_batch(const rocksdb::Status& s);
   void require(const rocksdb::Status& s, const char* doing);

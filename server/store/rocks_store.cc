@@ -402,12 +402,12 @@ void rocks_store::write(const batch& b) {
   fronts_.rise(*db_, read_);
 }
 
-void rocks_store::put_entry(std::string key) {
+void rocks_store::put_entry(const std::string& key) {
   fronts_.will_put(key);
   put(key, {});
 }
 
-void rocks_store::remove_entry(std::string key) {
+void rocks_store::remove_entry(const std::string& key) {
   fronts_.will_remove(key);
   require_batch(changes_.SingleDelete(key));
 }

@@ -22,10 +22,9 @@ namespace verge::detail {
 namespace {
 
 std::string demangled(const char* name) {
-  int status = 0;
   const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
-  return status == 0 && text != nullptr ? std::string(text.get()) : std::string(name);
+      abi::__cxa_demangle(name, nullptr, nullptr, nullptr), &std::free);
+  return text != nullptr ? text.get() : name;
 }
 
 std::string hexadecimal(std::uintptr_t n) {

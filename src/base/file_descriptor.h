@@ -14,7 +14,7 @@ class file_descriptor {
   explicit file_descriptor(int fd) noexcept : fd_(fd) {}
   file_descriptor(file_descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   file_descriptor& operator=(file_descriptor&& other) noexcept {
-    if (this != &other) reset(std::exchange(other.fd_, -1));
+    reset(std::exchange(other.fd_, -1));  // itself as well
     return *this;
   }
   ~file_descriptor() { reset(); }

@@ -32,7 +32,7 @@ inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
 
 inline void futex_wake(std::atomic<std::uint32_t>& word, int threads) noexcept {
   ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG,
-            threads, nullptr, nullptr, 0);
+            threads);
 }
 
 /// One thread waits for the note until another leaves it. Leaving it once ends one wait.

@@ -62,8 +62,10 @@ class engine_host {
     return name_of_thread("verge", role);
   }
 
-  /// By an engine, before a timer fires.
-  void fires(const timer_node& t, std::int64_t when, std::int64_t now) noexcept {
+  /// By an engine, before a timer fires. Inlined by force: the probe tells engines apart by the
+  /// function that it is in.
+  [[gnu::always_inline]] void fires(const timer_node& t, std::int64_t when,
+                                    std::int64_t now) noexcept {
     timer_fired(when, now);
     count_name(t);
     VERGE_PROBE4(fire, &t, when, now, t.does.load(std::memory_order_relaxed));

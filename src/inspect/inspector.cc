@@ -54,7 +54,7 @@ bool is_loopback(const endpoint& e) {
   return false;
 }
 
-const inspector_options& checked(const inspector_options& options) {
+inspector_options checked(inspector_options options) {
   const bool local = is_loopback(options.at);
   if (!options.token.empty() && options.token.size() < shortest_token) {
     throw std::invalid_argument("verge: the token of an inspector has 16 characters or more");
@@ -154,9 +154,9 @@ bool read_number(std::string_view text, T& to) {
 
 class inspector::implementation {
  public:
-  implementation(runtime& rt, const inspector_options& options)
+  implementation(runtime& rt, inspector_options options)
       : watched_(rt),
-        token_(checked(options).token),
+        token_(std::move(options.token)),
         report_(rt),
         own_({.processors = 1, .name = "verge-i", .stall_after = 0ns}) {
     // A descriptor belongs to the runtime on which it is made.
@@ -321,7 +321,7 @@ class inspector::implementation {
 };
 
 inspector::inspector(runtime& rt, inspector_options options)
-    : it_(std::make_unique<implementation>(rt, options)) {}
+    : it_(std::make_unique<implementation>(rt, checked(std::move(options)))) {}
 inspector::~inspector() = default;
 endpoint inspector::at() const { return it_->at(); }
 std::string inspector::url() const { return it_->url(); }

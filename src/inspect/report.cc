@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <string>
 #include <tuple>
@@ -110,7 +111,7 @@ double scale_of(const pending_view& v, std::uint64_t pending) {
 }
 
 std::uint64_t scaled(std::uint64_t n, double by) {
-  return static_cast<std::uint64_t>(static_cast<double>(n) * by + .5);
+  return static_cast<std::uint64_t>(std::llround(static_cast<double>(n) * by));
 }
 
 void write_due(json_writer& to, const pending_view& v, double scale) {

@@ -75,7 +75,7 @@ int read_header(std::string_view line, inspect_request& to, bool& has_host) {
   if (!std::all_of(name.begin(), name.end(), is_token_character)) return 400;
   const std::string_view value = trimmed(line.substr(colon + 1));
   if (std::any_of(value.begin(), value.end(),
-                  [](char c) { return (c >= 0 && c < 0x20 && c != '\t') || c == 0x7f; })) {
+                  [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; })) {
     return 400;
   }
   if (equal_without_case(name, "host")) {

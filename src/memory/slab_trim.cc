@@ -101,7 +101,6 @@ std::size_t slab_pool::choose_leaving() noexcept {
   std::size_t left = free_since - reserve;
   // The last ones first: the first segments of the depot are needed longest.
   for (std::size_t number = chunk_count_; left != 0 && number-- > 1;) {
-    if (tables_->where[number] != presence::here) continue;
     if (tables_->free_in[number] != per_chunk_) continue;
     tables_->where[number] = presence::leaving;
     --whole_;

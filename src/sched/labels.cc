@@ -3,6 +3,7 @@
 #include <sched/labels.h>
 
 #include <array>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -61,7 +62,8 @@ std::vector<label_stats> labels_of(live_scheduler& s, std::uint64_t pending) {
     }
     label_stats& l = found[place->second];
     l.fired += fired;
-    l.pending += static_cast<std::uint64_t>(static_cast<double>(seen[number]) * scale + .5);
+    l.pending +=
+        static_cast<std::uint64_t>(std::llround(static_cast<double>(seen[number]) * scale));
   }
   return found;
 }

@@ -19,7 +19,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 struct server_kind {

@@ -20,10 +20,9 @@ namespace verge::test {
 namespace {
 
 using namespace std::chrono_literals;
-using std::chrono::steady_clock;
+using namespace std::string_literals;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
 
@@ -116,7 +115,7 @@ TEST(http_server, rejects_invalid_and_too_large_requests) {
   std::string many;
   for (int i = 0; i < 200; ++i) many.append("X-").append(std::to_string(i)).append(": y\r\n");
   const std::vector<bad_request> all{
-      {"noise", "\x16\x03\x01\x02\x00\x01", "400"},
+      {"noise", "\x16\x03\x01\x02\x00\x01"s, "400"},
       {"a target that is too long", "GET /" + long_text + " HTTP/1.1\r\n\r\n", "431"},
       {"a header that is too long", "GET / HTTP/1.1\r\nX: " + long_text + "\r\n\r\n", "431"},
       {"too many headers", "GET / HTTP/1.1\r\n" + many + "\r\n", "431"},

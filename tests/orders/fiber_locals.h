@@ -41,7 +41,7 @@ class fiber_locals {
   }
 
  private:
-  fiber_locals();
+  fiber_locals();  // NOLINT(modernize-use-equals-delete): it is defined elsewhere
   void restore(const std::vector<std::byte>& saved) {
     for (std::size_t i = 0; i < size_; ++i) start_[i] = saved[i];
   }

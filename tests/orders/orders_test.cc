@@ -52,7 +52,7 @@ class scene_program final : public test::program {
   ~scene_program() override {
     tracing::on = false;
     fiber_locals::now().end();
-    scene_.release();  // it may have failed half-way
+    static_cast<void>(scene_.release());  // it may have failed half-way
   }
   scene_program(const scene_program&) = delete;
   scene_program& operator=(const scene_program&) = delete;

@@ -51,8 +51,9 @@ pid_t start(const std::vector<std::string>& command, const environment& more, in
   std::vector<std::string> variables;
   for (char** v = environ; *v != nullptr; ++v) variables.emplace_back(*v);
   for (const auto& [name, value] : more) {
-    std::erase_if(variables, [&](const std::string& v) { return v.starts_with(name + "="); });
-    variables.push_back(name + "=" + value);
+    const std::string start = name + "=";
+    std::erase_if(variables, [&](const std::string& v) { return v.starts_with(start); });
+    variables.push_back(start + value);
   }
   std::vector<char*> environment_words;
   for (std::string& v : variables) environment_words.push_back(v.data());

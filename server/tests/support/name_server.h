@@ -131,7 +131,7 @@ class name_server {
     std::string name;
     std::size_t at = 12;
     while (query[at] != '\0') {
-      const auto length = static_cast<std::size_t>(query[at]);
+      const std::size_t length = static_cast<unsigned char>(query[at]);
       name += (name.empty() ? "" : ".") + query.substr(at + 1, length);
       at += 1 + length;
     }
