@@ -93,8 +93,8 @@ class last_handle : public scene_of<2> {
   verge::chan<letter> b_ = a_;
 };
 
-/// With two channels. A select locks channels in the order of their addresses, which must be the same
-/// in every run of a schedule: `a_` has the lower one.
+/// With two channels. A select locks channels in the order of their addresses, which must be the
+/// same in every run of a schedule: `a_` has the lower one.
 template <std::size_t Threads>
 class scene_of_two_channels : public scene_of<Threads> {
  protected:
