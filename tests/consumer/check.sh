@@ -126,23 +126,25 @@ case ${1:?which case} in
   # soname. Every part of an exported name is looked up in the headers.
   exports)
     library=$(find "$prefix" -name libverge.so)
-    words=$(grep -rhoE '[A-Za-z_][A-Za-z0-9_]*' "$prefix/include/verge" | sort -u)
+    declare -A declared
+    while read -r word; do
+      declared[$word]=1
+    done < <(grep -rhoE '[A-Za-z_][A-Za-z0-9_]*' "$prefix/include/verge" | sort -u)
+    # Without its version, arguments, and what the linker adds. A function template's name begins with
+    # what it returns.
+    plain='s/@@.*//; :a; s/<[^<>]*>//; ta; s/\(.*//; s/^((vtable|typeinfo( name)?|VTT) for|guard variable for|TLS (init|wrapper) function for|(non-)?virtual thunk to) //; s/\[abi:[^]]*\]//g; s/.* //'
+    names=$(nm --dynamic --demangle --defined-only "$library" | cut -d' ' -f3- | grep -v "^VERGE_${VERSION%.*}")
     exported=0
-    while read -r _ _ name; do
-      [[ $name == VERGE_"${VERSION%.*}"* ]] && continue
+    while read -r name <&3 && read -r short <&4; do
       [[ $name == *"@@VERGE_${VERSION%.*}" ]] || fail "libverge.so exports $name without its version"
-      plain=$(sed -E 's/@@.*//; :a; s/<[^<>]*>//; ta; s/\(.*//; s/^((vtable|typeinfo( name)?|VTT) for|guard variable for|TLS (init|wrapper) function for|(non-)?virtual thunk to) //; s/\[abi:[^]]*\]//g' <<<"$name")
-      # A function template's name begins with what it returns.
-      [[ ${plain##* } == verge::* ]] ||
-        fail "libverge.so exports $name, which is not in namespace verge"
-      plain=${plain##* }
-      for part in $(tr -cs 'A-Za-z0-9_' ' ' <<<"$plain"); do
+      [[ $short == verge::* ]] || fail "libverge.so exports $name, which is not in namespace verge"
+      for part in ${short//[^A-Za-z0-9_]/ }; do
         [[ $part == operator ]] && break
-        grep -qxF "$part" <<<"$words" ||
+        [[ -v declared[$part] ]] ||
           fail "libverge.so exports $name, but no public header declares '$part': it should be hidden"
       done
       exported=$((exported + 1))
-    done < <(nm --dynamic --demangle --defined-only "$library")
+    done 3<<<"$names" 4< <(sed -E "$plain" <<<"$names")
     ((exported > 0)) || fail "libverge.so exports nothing"
     [[ $(readelf --dynamic "$library") == *"soname: [libverge.so.${VERSION%.*}]"* ]] ||
       fail "libverge.so has another soname than libverge.so.${VERSION%.*}"

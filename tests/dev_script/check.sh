@@ -88,15 +88,6 @@ case ${1:?which case} in
     called '^apt-get' && fail "it called the package manager"
     ;;
 
-  goes_on_without_a_browser_where_there_is_none)
-    stand_in dpkg-query 'printf "installed %s\n" "${@:3}" | grep -vE " chromium$"; exit 1'
-    stand_in apt-cache '[[ $* != *chromium* ]]'
-    dev_test root || fail "it failed"
-    said 'chromium is not available here' || fail "it did not say so"
-    called 'apt-get install' && fail "it tried to install what is not there"
-    called 'ctest --preset release' || fail "it did not continue to the tests"
-    ;;
-
   leaves_the_format_to_the_version_that_it_was_made_with)
     stand_in apt-get '[[ $1 != install ]]'
     changed='s/clang-format-14/clang-format-99/; s/bookworm/another/'
