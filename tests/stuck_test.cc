@@ -295,6 +295,28 @@ TEST_F(stuck_processors, are_helped_by_a_limited_number_of_spare_ones_and_then_r
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
+/// It fires no more than it can queue: what does not fit would be put on the global queue, behind
+/// what fires later.
+TEST_F(stuck_processors, leave_many_timers_to_a_spare_one_which_calls_back_in_their_order) {
+  static_cast<detail::live_scheduler&>(detail::scheduler_of(rt)).limit_spares(1);
+  block_all();
+  constexpr int count = 2000;
+  std::vector<int> called;  // by one thread, the spare's
+  called.reserve(count);
+  std::atomic<int> done{0};
+  const auto due = clock::now() + 30ms;
+  std::vector<verge::timer> timers;
+  timers.reserve(count);
+  for (int i = 0; i < count; ++i) {
+    timers.push_back(after_func(due + i * 1ns, [&, i] {
+      called.push_back(i);
+      ++done;
+    }));
+  }
+  ASSERT_TRUE(eventually([&] { return done == count; })) << done;
+  EXPECT_TRUE(std::is_sorted(called.begin(), called.end()));
+}
+
 /// One that has done its work rests, and is used again.
 TEST_F(stuck_processors, are_helped_again_and_again_by_the_same_few_spare_ones) {
   static_cast<detail::live_scheduler&>(detail::scheduler_of(rt)).limit_spares(3);

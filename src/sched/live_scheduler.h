@@ -305,6 +305,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
 
   // spares.cc
   runnable* look_as_spare(processor& p) noexcept;
+  static bool looks_at_timers(const processor& p) noexcept;
   runnable* take_as_spare(const processor& p) noexcept;
   runnable* rescue(processor& p) noexcept;
   processor* take_spare_locked() noexcept;

@@ -111,9 +111,14 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
   if (spares_.answer_left_behind()) {
     if (runnable* r = take_left_behind(p)) return r;
   }
-  if (p.queue.size() < busy_queue || tick % busy_turn == 0) check_timers(p, p.id);
+  if (looks_at_timers(p)) check_timers(p, p.id);
   if (runnable* r = take_local(p)) return r;
   return find_runnable(w);
+}
+
+/// Whether a processor checks timers before its next task.
+bool live_scheduler::looks_at_timers(const processor& p) noexcept {
+  return p.queue.size() < busy_queue || p.tick.load(std::memory_order_relaxed) % busy_turn == 0;
 }
 
 runnable* live_scheduler::find_runnable(worker& w) noexcept {

@@ -31,7 +31,7 @@
 namespace verge::detail {
 
 runnable* live_scheduler::look_as_spare(processor& p) noexcept {
-  run_overdue(p);
+  if (looks_at_timers(p)) run_overdue(p);
   if (spares_.answer_left_behind()) {
     if (runnable* r = rescue(p)) return r;
   }
