@@ -2,7 +2,7 @@
 # includes only this header, twice. Public headers are compiled without access to internal ones, so
 # none of them can depend on a header that is not installed. clang-tidy reads the same sources and
 # so sees every header (./dev check tidy). Internal headers are left to that: to compile them all
-# takes a minute.
+# takes a minute. Public ones are compiled by ./dev check builds, which CI runs, and not for every test.
 #
 # Whether a header compiles does not depend on sanitizers: their builds omit this.
 if(VERGE_SANITIZE)
@@ -24,7 +24,7 @@ function(verge_check_headers target folder)
     list(APPEND sources ${source})
   endforeach()
   if(sources)
-    add_library(${target} OBJECT ${sources})
+    add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(${target} PRIVATE verge_options)
   endif()
@@ -34,5 +34,4 @@ verge_check_headers(verge_public_headers ${PROJECT_SOURCE_DIR}/include)
 verge_check_headers(verge_internal_headers ${PROJECT_SOURCE_DIR}/src)
 if(TARGET verge_internal_headers)
   target_include_directories(verge_internal_headers PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  set_target_properties(verge_internal_headers PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
