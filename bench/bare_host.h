@@ -49,7 +49,7 @@ class [[gnu::visibility("hidden")]] bare_host : public detail::scheduler,
   /// Called by the destructor of the derived class, while the engine can still ask it.
   void end() noexcept {
     engine().drain();
-    timers_->end();
+    timers_->end(&detail::close_channel_of);
   }
 
  private:

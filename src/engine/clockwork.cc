@@ -64,7 +64,7 @@ void clockwork::end(void (*at_end)(timer_node&) noexcept, std::shared_ptr<void> 
   // two. A thread that still took the engine for quick() may meet neither: its timer is armed, for
   // nothing, until it is stopped with its handle.
   engine_->drain();
-  if (at_end != nullptr) for_each_live(at_end);
+  for_each_live(at_end);
   end_store(std::move(keep), hold);
 }
 

@@ -216,10 +216,10 @@ class clockwork final : public node_store {
 
   /// The runtime ends, and no timer fires any more; but other threads may be using handles.
   void close() noexcept;
-  /// Closes it, and nothing is started any more. Calls `at_end`, if any, for each node in use.
+  /// Closes it, and nothing is started any more. Calls `at_end` for each node in use.
   /// Deletes the clockwork now, or with the last handle, and `keep` after it; if `hold`, not before
   /// let_go() either.
-  void end(void (*at_end)(timer_node&) noexcept = nullptr, std::shared_ptr<void> keep = nullptr,
+  void end(void (*at_end)(timer_node&) noexcept, std::shared_ptr<void> keep = nullptr,
            bool hold = false) noexcept;
   /// In the child of a fork: the threads do not exist, and locks may be held forever.
   void lost_in_fork() noexcept {

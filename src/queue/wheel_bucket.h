@@ -117,15 +117,14 @@ class wheel_chunks {
     return all;
   }
   /// Returns the remaining timers to it.
-  void attach(wheel_bucket& b, wheel_bucket& left) noexcept {
+  void attach(wheel_bucket& b, wheel_bucket left) noexcept {
     while (left.first != none) {
       const std::uint32_t c = left.first;
       remove_from<&head::all>(left.first, c);
       push_back<&head::all>(b.first, c);
       if (heads_[c].taken != all_taken) push_front<&head::open>(b.open, c);
     }
-    b.size += std::exchange(left.size, 0);
-    left.open = none;
+    b.size += left.size;
   }
 
   /// Calls f(due) for all timers of a bucket.

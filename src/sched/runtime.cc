@@ -171,7 +171,7 @@ runtime_core::runtime_core(runtime_options& options)
     scheduler.start(*timers);
   } catch (...) {
     scheduler.stop();
-    timers->end();
+    timers->end(&close_channel_of);
     throw;
   }
   registry& all = registry::get();

@@ -90,13 +90,14 @@ class basic_timers {
 
   /// Before a sweep that puts every modified timer in its place, with `lock` held: clears the time
   /// for the sweep to come. Until it is through, timer0_when stands in for what was cleared, so
-  /// that no thread sleeps too long in between.
+  /// that no thread sleeps too long in between. It is not zero: a timer that lowers the time is on
+  /// this heap while it does, and heap_changed() clears the time with the last timer.
   void clear_modified_earliest() {
     std::int64_t known = timer_modified_earliest.load(std::memory_order_seq_cst);
     do {
       if (known == 0) return;
       const std::int64_t first = timer0_when.load(std::memory_order_relaxed);
-      if (first == 0 || known < first) timer0_when.store(known, std::memory_order_seq_cst);
+      if (known < first) timer0_when.store(known, std::memory_order_seq_cst);
     } while (!timer_modified_earliest.compare_exchange_weak(known, 0, std::memory_order_seq_cst,
                                                             std::memory_order_seq_cst));
   }
