@@ -187,6 +187,8 @@ class live_scheduler final : public scheduler, public engine_host, private monit
 
   /// Until when the worker that polls may sleep; 0 while none does. For tests.
   std::int64_t polls_until() const noexcept { return poll_.until(); }
+  /// What the monitor calls. For tests, which take its place if there is none.
+  monitor::watched& as_watched() noexcept { return *this; }
   /// Allows fewer spare processors. 0 also silences the warning. For tests.
   void limit_spares(unsigned n) noexcept;
 

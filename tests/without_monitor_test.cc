@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What workers do without the monitor, which would make up for it milliseconds later; and what the
+// monitor does at which of its looks: there the test takes its place, with times of its own.
+
+#include <gtest/gtest.h>
+#include <verge/chan.h>
+#include <verge/runtime.h>
+#include <verge/task.h>
+#include <verge/time.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include <clock/true_clock.h>
+#include <sched/live_scheduler.h>
+#include <support/blockers.h>
+#include <support/fake_engine.h>
+#include <support/patience.h>
+#include <support/stuck_at.h>
+
+namespace verge::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t ms = 1'000'000;
+
+/// Runtimes that are made while it exists have no monitor.
+class no_monitor {
+ public:
+  no_monitor() { detail::monitor::switch_off(); }
+  ~no_monitor() { detail::monitor::switch_on(); }
+  no_monitor(const no_monitor&) = delete;
+  no_monitor& operator=(const no_monitor&) = delete;
+};
+
+std::unique_ptr<runtime> without_monitor(unsigned processors) {
+  const no_monitor here;
+  return std::make_unique<runtime>(runtime_options{.processors = processors});
+}
+
+detail::live_scheduler& scheduler_of(runtime& rt) {
+  return static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
+}
+
+bool eventually_idle(const detail::live_scheduler& s) {
+  return eventually([&] { return s.running() == 0 && s.polls_until() != 0; });
+}
+
+/// The worker that was woken by the first timer is in its callback, and another one sleeps and does
+/// not poll.
+TEST(a_timer, fires_though_no_worker_polls_when_it_is_started) {
+  const auto rt = without_monitor(2);
+  ASSERT_TRUE(eventually_idle(scheduler_of(*rt)));
+  const blockers busy;
+  after_func(*rt, 1ms, busy.block()).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  ASSERT_EQ(scheduler_of(*rt).polls_until(), 0);
+  std::atomic<bool> fired{false};
+  const verge::timer next = after_func(*rt, 1ms, [&] { fired = true; });
+  EXPECT_TRUE(eventually([&] { return fired.load(); }));
+}
+
+/// Of two workers that have nothing to do one polls, and the other one sleeps until it is woken.
+TEST(figures, count_each_worker_that_was_woken) {
+  const auto rt = without_monitor(2);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  {
+    const blockers both;
+    rt->spawn(both.block()).detach();
+    rt->spawn(both.block()).detach();
+    ASSERT_TRUE(eventually([&] { return both.count() == 2; }));
+  }
+  constexpr unsigned times = 10;
+  ASSERT_TRUE(eventually_idle(s));
+  const std::uint64_t before = rt->stats().total.wakeups;
+  for (unsigned i = 0; i < times; ++i) {
+    rt->spawn([] {}).join();
+    ASSERT_TRUE(eventually_idle(s));
+  }
+  EXPECT_GE(rt->stats().total.wakeups, before + times);
+}
+
+thread_local bool is_to_be_stuck = false;
+bool is_the_unlucky() noexcept { return is_to_be_stuck; }
+
+/// A thread that has queued a task is on its way to start a worker for it, and loses its core. The
+/// idle processor that it has seen is taken meanwhile: then it must not count as one that wakes a
+/// worker, or no other thread wakes one from then on.
+TEST(a_thread, that_finds_no_idle_processor_for_a_worker_leaves_the_next_wake_up_to_others) {
+  for (int n = 1;; ++n) {
+    const auto rt = without_monitor(1);
+    detail::live_scheduler& s = scheduler_of(*rt);
+    ASSERT_TRUE(eventually_idle(s));
+    stuck_at point(n, &is_the_unlucky);
+    std::atomic<bool> done{false};
+    std::thread unlucky([&] {
+      is_to_be_stuck = true;
+      rt->spawn([] {}).detach();
+      is_to_be_stuck = false;
+      done = true;
+    });
+    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
+    const bool stuck = stuck_at::reached();
+    {
+      blockers busy;
+      after_func(*rt, 0s, busy.block()).detach();
+      // By the worker from the poller; or for the unlucky thread's, which it has chosen already.
+      EXPECT_TRUE(eventually([&] { return s.running() == 1 || !stuck; }));
+      stuck_at::let_go();
+      unlucky.join();
+      EXPECT_TRUE(eventually([&] { return busy.count() == 1; }));
+      busy.release();
+    }
+    ASSERT_TRUE(eventually_idle(s));
+    auto next = rt->spawn([] {});
+    ASSERT_TRUE(eventually([&] { return next.done(); })) << "after call " << n;
+    next.join();
+    if (!stuck) break;
+  }
+}
+
+/// Keeps the worker of processor 1 awake: it has a precise timer that is always due soon.
+class restless_engine : public fake_engine {
+ public:
+  detail::timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override {
+    if (p != 1) return fake_engine::check_timers(p, now, own);
+    const std::int64_t at = detail::true_now();
+    return {.now = at, .next = at + detail::wake_up_lag::most / 2, .ran = 0};
+  }
+  std::int64_t awake_until(unsigned p) const noexcept override { return p == 1 ? INT64_MAX : 0; }
+};
+
+TEST(a_spinning_worker, whose_processor_is_retired_spins_no_longer) {
+  const no_monitor here;
+  clockwork_on<restless_engine> fake(2);
+  detail::live_scheduler& s = fake.scheduler();
+  const detail::processor& second = s.all_processors()[1];
+  {
+    const blockers busy;
+    const auto second_looks = [&] { return second.tick.load(std::memory_order_relaxed); };
+    detail::spawn(s, busy.block()).detach();
+    ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+    detail::spawn(s, [] {}).detach();
+    ASSERT_TRUE(eventually([&] { return s.running() == 2 && second_looks() != 0; }));
+    ASSERT_TRUE(eventually([&] { return s.jobs().live() == 1; }));
+    s.set_processors(1);
+    ASSERT_TRUE(eventually([&] { return second.retired.load(); }));
+  }
+  ASSERT_TRUE(eventually_idle(s));
+  auto next = detail::spawn(s, [] {});
+  EXPECT_TRUE(eventually([&] { return next.done(); })) << "a worker counts as spinning, for good";
+}
+
+/// What the monitor would do, at times that the test gives it.
+class looks {
+ public:
+  explicit looks(detail::live_scheduler& at) : at_(at), begin_(detail::true_now()) {}
+  void look(std::int64_t after) { at_.as_watched().sysmon_look(begin_ + after); }
+
+ private:
+  detail::live_scheduler& at_;
+  std::int64_t begin_;
+};
+
+TEST(a_stuck_processor, gets_a_spare_one_for_a_task_that_was_suspended_after_10_ms) {
+  const auto rt = without_monitor(1);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  chan<int> c;
+  auto waits = rt->spawn([&]() -> task<> { co_await recv(c); });
+  ASSERT_TRUE(eventually([&] { return rt->stats().tasks_waiting == 1; }));
+  ASSERT_TRUE(eventually_idle(s));
+  const blockers busy;
+  rt->spawn(busy.block()).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  c.send(1);  // into the global queue
+  looks monitor(s);
+  for (std::int64_t t = 0; t < 10; ++t) monitor.look(t * ms);
+  EXPECT_EQ(s.spare_used(), 0U) << "it may be slow";
+  for (std::int64_t t = 10; t < 40; ++t) monitor.look(t * ms);
+  EXPECT_EQ(s.spare_used(), 1U);
+  EXPECT_TRUE(eventually([&] { return waits.done(); }));
+}
+
+/// The other one is always busy with its own, and does not look at the queues of others.
+TEST(a_stuck_processor, has_its_queue_taken_over_by_another_once_the_monitor_has_reported_it) {
+  const auto rt = without_monitor(2);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  std::atomic<bool> over{false};
+  std::atomic<std::int64_t> turns{0};
+  const auto yields = [&]() -> task<> {
+    for (; !over; ++turns) co_await verge::yield();
+  };
+  auto one = rt->spawn([&]() -> task<> {
+    auto two = go(yields());
+    co_await yields();
+    co_await two;
+  });
+  const auto after_some_turns = [&] {
+    const std::int64_t before = turns;
+    return eventually([&, before] { return turns > before + 10; });
+  };
+  ASSERT_TRUE(after_some_turns());
+  blockers busy;
+  std::atomic<bool> ran{false};
+  rt->spawn([&, block = busy.block()] {
+      go([&] { ran = true; }).detach();  // into the queue of this processor
+      block();
+    }).detach();
+  EXPECT_TRUE(eventually([&] { return busy.count() == 1; }));
+  // Half of the queue is taken each time, and something else may be before it.
+  looks monitor(s);
+  for (std::int64_t n = 0; n < 10 && !ran; ++n) {
+    EXPECT_TRUE(after_some_turns());
+    monitor.look(n * 20 * ms);
+  }
+  EXPECT_TRUE(eventually([&] { return ran.load(); }));
+  EXPECT_EQ(s.spare_used(), 0U);
+  over = true;
+  busy.release();
+  one.join();
+}
+
+}  // namespace
+}  // namespace verge::test
