@@ -297,6 +297,15 @@ TEST(stop_token, does_not_touch_a_context_that_was_freed) {
   source.request_stop();
 }
 
+/// The address sanitizer would find what is left: a callback, and the memory that it is in.
+TEST(stop_token, is_dropped_by_a_context_that_is_done_before_it_stops) {
+  std::stop_source source;
+  { auto [ctx, cancel] = with_stop_token(background(), source.get_token()); }
+  auto [ctx, cancel] = with_stop_token(background(), source.get_token());
+  cancel();
+  EXPECT_TRUE(ctx.err());
+}
+
 TEST(stop_token, passes_a_stop_through_a_context) {
   std::stop_source source;
   auto [ctx, cancel] = with_stop_token(background(), source.get_token());
@@ -326,6 +335,19 @@ TEST(context, outlives_the_runtime_of_its_deadline) {
     EXPECT_EQ(kept.ctx.err(), context_errc::cancelled);
   }
   EXPECT_EQ(token::alive(), 0);
+}
+
+TEST(context, with_the_deadline_of_its_parent_needs_no_timer) {
+  runtime rt({.processors = 1});
+  const as_default here(rt);
+  const auto when = clock::now() + 1h;
+  const auto parent = with_deadline(background(), when);
+  const auto same = with_deadline(parent.ctx, when);
+  const auto later = with_deadline(parent.ctx, when + 1ns);
+  EXPECT_EQ(rt.stats().total.timers_live, 1U);
+  const auto earlier = with_deadline(parent.ctx, when - 1ns);
+  EXPECT_EQ(rt.stats().total.timers_live, 2U);
+  EXPECT_EQ(later.ctx.deadline(), when);
 }
 
 TEST(context, refuses_a_deadline_that_the_engine_cannot_keep_and_leaves_nothing_behind) {

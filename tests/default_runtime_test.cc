@@ -188,6 +188,33 @@ TEST_F(default_runtime_test, ends_at_exit_though_callbacks_and_tasks_wait_foreve
       ExitedWithCode(8), "");
 }
 
+/// It runs forever: the end waits for it as long as for any other, which is a second.
+TEST_F(default_runtime_test, waits_at_exit_for_a_task_that_has_waited_and_runs_again) {
+  EXPECT_EXIT(
+      {
+        struct measures {
+          clock::time_point since{};
+          ~measures() {
+            if (clock::now() - since < 1s) std::_Exit(97);
+          }
+        };
+        static measures after_the_end;
+        static chan<int> first(0);
+        static std::atomic<bool> runs{false};
+        go([] {
+          first.recv();
+          runs = true;
+          for (;;) std::this_thread::sleep_for(1ms);
+        }).detach();
+        const bool waited = eventually([] { return default_runtime().stats().tasks_waiting == 1; });
+        first.send(1);
+        const bool right = waited && eventually([] { return runs.load(); });
+        after_the_end.since = clock::now();
+        exit_with(right, 13);
+      },
+      ExitedWithCode(13), "");
+}
+
 /// For objects that are destroyed after it has ended: whether what they see does not change.
 struct sees_that_it_stands_still {
   std::atomic<long>& steps;

@@ -229,5 +229,39 @@ TEST_F(any_fd, whose_deadlines_were_moved_and_fired_and_moved_is_destroyed_when_
       << scheduler.net().use_count() << " references, and " << before << " before";
 }
 
+/// One that was cancelled, and has yet to take itself off the list.
+TEST(a_waiter_that_was_claimed, is_not_woken_once_more_by_the_descriptor) {
+  class counting : public detail::waiter {
+   public:
+    counting() : waiter(&count) {}
+    int woken = 0;
+
+   private:
+    static void count(waiter& w) noexcept { ++static_cast<counting&>(w).woken; }
+  };
+  runtime rt({.processors = 1});
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK | O_CLOEXEC), 0);
+  const auto home = rt.run([] { return detail::net_home::here(); });
+  const auto owner = detail::io_descriptor::make(ends[0], {.pipe = true}, home);
+  detail::io_descriptor* const from = owner.get();
+  ASSERT_FALSE(from->attach());
+  counting claimed;
+  counting other;
+  detail::io_waiting first;
+  detail::io_waiting second;
+  constexpr auto reading = detail::io_direction::read;
+  ASSERT_EQ(from->wait(reading, first, claimed), detail::io_descriptor::waits::waiting);
+  ASSERT_EQ(from->wait(reading, second, other), detail::io_descriptor::waits::waiting);
+  EXPECT_TRUE(claimed.claim(detail::waiter::by_cancellation));
+  EXPECT_FALSE(from->close());
+  EXPECT_EQ(other.woken, 1);
+  EXPECT_EQ(claimed.woken, 0);
+  EXPECT_TRUE(from->awaited(reading)) << "it takes itself off";
+  from->stop_waiting(reading, first);
+  EXPECT_FALSE(from->awaited(reading));
+  ::close(ends[1]);
+}
+
 }  // namespace
 }  // namespace verge::test

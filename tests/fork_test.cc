@@ -21,6 +21,9 @@
 #include <string>
 #include <utility>
 
+#include <context/scope.h>
+#include <sched/simulated_scheduler.h>
+#include <support/lone_engine.h>
 #include <support/patience.h>
 #include <support/scale.h>
 
@@ -193,6 +196,23 @@ TEST_F(fork_of_a_running_runtime, a_simulation_throws_in_the_child) {
             20);
 }
 
+/// The lock of the simulation is held when the process is forked, and so for good in the child.
+TEST_F(fork_of_a_running_runtime, a_send_to_a_task_of_a_simulation_returns_in_the_child) {
+  simulation sim;
+  const chan<int> c(0);
+  sim.run([&c]() -> task<> {
+    go([](const chan<int>& from) -> task<> { co_await verge::recv(from); }(c)).detach();
+    co_await verge::sleep(1s);
+  });
+  int code = 0;
+  auto* const s = static_cast<detail::simulated_scheduler*>(detail::current_scheduler());
+  EXPECT_TRUE(s->run_until([&] {
+    code = in_child([&] { std::_Exit(c.try_send(1) ? 20 : 10); });
+    return true;
+  }));
+  EXPECT_EQ(code, 20);
+}
+
 /// What a handle refers to belongs to the parent: the child destroys none of it.
 TEST_F(fork_of_a_running_runtime,
        a_context_callback_of_before_is_detached_and_destroyed_in_silence) {
@@ -213,6 +233,30 @@ TEST_F(fork_of_a_running_runtime,
             20);
   detached.detach();
   EXPECT_EQ(kept.use_count(), 2) << "the parent's is destroyed, as it will never be called";
+}
+
+class lone_runtime : public test::lone_engine {
+ public:
+  lone_runtime() : lone_engine(engine::hybrid) {}
+};
+
+/// Another thread was ending the runtime when the process was forked.
+TEST_F(fork_of_a_running_runtime, a_context_that_is_cancelled_in_the_child_releases_no_function) {
+  lone_runtime lone;
+  const auto payload = std::make_shared<int>(0);
+  auto [ctx, cancel] = with_cancel(background());
+  detail::timer_node& t = detail::make_func_timer(lone.timers(), [payload] {});
+  detail::context_callback_record& r =
+      *detail::start_context_callback(detail::context_access::node(ctx), t);
+  EXPECT_EQ(in_child([&, &cancel = cancel] {
+              lone.timers().close();
+              lone.timers().lost_in_fork();
+              const std::uint32_t before = t.refs;
+              cancel();
+              std::_Exit(t.refs > before ? 20 : 10);  // the call's, which is never made
+            }),
+            20);
+  detail::destroy_context_callback(r);
 }
 
 /// The right order: first become a daemon, then start a runtime.

@@ -13,9 +13,11 @@
 #include <atomic>
 #include <barrier>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace verge::detail {
@@ -145,6 +147,31 @@ TEST_F(hybrid_engine, repeats_what_is_reset_to_the_shortest_period) {
   fires_at(begin + 21, fired, 2);
   fires_at(begin + 22, fired, 3);
   detail::destroy_timer(t);
+}
+
+/// Times before the beginning of the clock are that.
+TEST_F(hybrid_engine, fires_what_is_reset_to_the_first_nanosecond) {
+  int fired = 0;
+  timer_node& t = start(second, [&] { ++fired; });
+  EXPECT_TRUE(detail::stop_timer(&t));
+  EXPECT_FALSE(timers().reset(t, 1, 0));
+  EXPECT_EQ(check(), 1U);
+  EXPECT_EQ(fired, 1);
+  detail::destroy_timer(t);
+}
+
+/// A thread that has read which engine there is arms a timer while the runtime ends: nothing but
+/// its handle takes it off.
+TEST_F(hybrid_engine, takes_off_what_was_armed_after_the_end_had_begun_and_is_detached) {
+  auto payload = std::make_shared<int>(0);
+  const std::weak_ptr<int> kept = payload;
+  timer_node& t = start(second, [payload = std::move(payload)] {});
+  timers().close();
+  engine().drain();
+  EXPECT_FALSE(engine().reset(t, now_ + second, 0));
+  detail::detach_timer(&t);
+  EXPECT_TRUE(kept.expired());
+  EXPECT_EQ(counts().live, 0U);
 }
 
 TEST_F(hybrid_engine, reuses_the_entry_that_a_stopped_timer_left_behind) {
@@ -328,6 +355,38 @@ TEST_F(hybrid_engine, keeps_its_memory_in_proportion_to_live_timers) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
+TEST_F(hybrid_engine, sweeps_before_a_sleep_if_more_than_half_are_stopped) {
+  std::vector<timer_node*> all;
+  for (int i = 0; i < 30; ++i) all.push_back(&start(second, [] {}));
+  auto stop_until = [&, stopped = std::size_t{0}](std::size_t n) mutable {
+    for (; stopped < n; ++stopped) detail::stop_timer(all[stopped]);
+  };
+  stop_until(15);
+  EXPECT_FALSE(engine().tidy_before_sleep(2));
+  EXPECT_EQ(counts().deleted, 15U);
+  stop_until(20);
+  EXPECT_TRUE(engine().tidy_before_sleep(2));
+  EXPECT_EQ(counts().deleted, 0U);
+  EXPECT_EQ(counts().live, 10U);
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
+/// Only the sum is known: each has its share of that, rounded down to the next.
+TEST_F(hybrid_engine, counts_live_timers_by_the_share_of_each_processor) {
+  this_processor = 0;
+  timer_node& stopped = start(second, [] {});
+  this_processor = 1;
+  timer_node& live = start(second, [] {});
+  this_processor = 0;
+  detail::stop_timer(&stopped);
+  EXPECT_EQ(engine().counts(0).live, 0U);
+  EXPECT_EQ(engine().counts(0).deleted, 1U);
+  EXPECT_EQ(engine().counts(1).live, 1U);
+  EXPECT_EQ(engine().counts(1).deleted, 0U);
+  detail::destroy_timer(stopped);
+  detail::destroy_timer(live);
+}
+
 TEST_F(hybrid_engine, sweeps_what_is_stopped_by_a_thread_that_starts_nothing) {
   std::vector<timer_node*> all;
   for (int i = 0; i < 100'000; ++i) all.push_back(&start(second + i * 1000, [] {}));
@@ -402,6 +461,13 @@ TEST_F(hybrid_engine, counts_timers_of_more_threads_than_have_a_number) {
         detail::stop_timer(&t);
         detail::destroy_timer(t);
       }
+      // As often as possible at the same time.
+      timer_node& again = start(second, [] {});
+      for (std::size_t n = 0; n < 10 * busy; ++n) {
+        detail::stop_timer(&again);
+        detail::reset_timer_after(&again, second);
+      }
+      detail::destroy_timer(again);
       for (std::size_t n = 0; n < each; ++n) {
         timer_node& t = start(second, [] {});
         const std::lock_guard held(mutex);

@@ -8,16 +8,21 @@
 #include <gtest/gtest.h>
 #include <support/json_reader.h>
 #include <support/patience.h>
+#include <verge/context.h>
 #include <verge/dump.h>
 #include <verge/net.h>
 #include <verge/task.h>
 #include <verge/time.h>
 
+#include <inspect/history.h>
 #include <inspect/request.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -119,6 +124,24 @@ TEST(inspector, tells_what_is_pending_by_time_and_by_label) {
   }
   EXPECT_GE(slots, 2);
   EXPECT_EQ(s["processors"].array.size(), 2);
+}
+
+/// The deadline of a context has no place in the program.
+TEST(inspector, names_what_was_made_at_no_place) {
+  verge::runtime rt({.processors = 1});
+  const verge::inspector page(rt, anywhere());
+  const auto ctx = rt.run([] { return verge::with_timeout(verge::background(), 1h); });
+  const json s = stats(page);
+  ASSERT_EQ(s["labels"].array.size(), 1);
+  EXPECT_EQ(s["labels"].array[0]["name"].text, "deadline of a context");
+  EXPECT_EQ(s["labels"].array[0]["place"].text, "");
+  EXPECT_EQ(s["labels"].array[0]["pending"].number, 1);
+}
+
+TEST(inspector, shows_no_wheel_of_an_engine_that_is_none) {
+  verge::runtime rt({.processors = 1, .engine = verge::engine::processor_heap});
+  const verge::inspector page(rt, anywhere());
+  EXPECT_THAT(get(page, "/stats.json").body, testing::Not(HasSubstr("\"wheel\"")));
 }
 
 TEST(inspector, of_many_timers_looks_at_some) {
@@ -225,7 +248,12 @@ TEST(inspector, refuses_what_it_does_not_know) {
   EXPECT_EQ(talk(page, "GET / HTTP/2.0\r\nHost: localhost\r\n\r\n").status, 505);
   EXPECT_EQ(talk(page, "hello\r\n\r\n").status, 400);
   EXPECT_EQ(talk(page, "GET / HTTP/1.1\r\n\r\n").status, 400);  // no host
-  EXPECT_EQ(get(page, "/", "X: " + std::string(9000, 'x') + "\r\n").status, 431);
+  const std::string begin = "GET / HTTP/1.1\r\nHost: localhost\r\nX: ";
+  const auto of_length = [&](std::size_t n) {
+    return begin + std::string(n - begin.size() - 4, 'x') + "\r\n\r\n";
+  };
+  EXPECT_EQ(talk(page, of_length(verge::detail::longest_request)).status, 200);
+  EXPECT_EQ(talk(page, of_length(verge::detail::longest_request + 1)).status, 431);
   // A name that another machine's server resolves to the loopback interface.
   EXPECT_EQ(talk(page, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 403);
   EXPECT_EQ(talk(page, "GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n\r\n").status, 403);
@@ -259,9 +287,22 @@ TEST(inspector, is_not_made_where_others_could_reach_it_without_a_token) {
   EXPECT_THROW(verge::inspector(
                    rt, {.at = verge::endpoint::loopback(0), .token = "not all plain &= letters"}),
                std::invalid_argument);
+  EXPECT_THROW(verge::inspector(rt, {.at = verge::endpoint::path("/tmp/s").or_throw()}),
+               std::invalid_argument);
   const verge::inspector open(rt, {.at = verge::endpoint::any(0), .token = "0123456789abcdef"});
   EXPECT_THROW(verge::inspector(rt, {.at = open.at(), .token = "0123456789abcdef"}),
                std::system_error);
+}
+
+TEST(inspector, needs_no_token_at_the_loopback_address_of_version_6) {
+  verge::runtime rt({.processors = 1});
+  std::optional<verge::inspector> page;
+  try {
+    page.emplace(rt, verge::inspector_options{.at = verge::endpoint::loopback_v6(0)});
+  } catch (const std::system_error& e) {
+    GTEST_SKIP() << "no such addresses here: " << e.what();
+  }
+  EXPECT_EQ(get(*page, "/").status, 200);
 }
 
 TEST(inspector, can_be_destroyed_while_it_answers) {
@@ -278,6 +319,81 @@ TEST(inspector, can_be_destroyed_while_it_answers) {
   // Its trace has ended with it.
   const verge::inspector page(rt, anywhere());
   EXPECT_EQ(get(page, "/trace?seconds=1").status, 200);
+}
+
+/// The rows are powers of two from 2^10 ns; the buckets are quarters of them.
+TEST(history, puts_lateness_into_rows_by_powers_of_two) {
+  using verge::lateness_histogram;
+  using verge::detail::history_second;
+  lateness_histogram::recorder once;
+  for (std::size_t i = 0; i < lateness_histogram::bucket_count; ++i) {
+    once.record(lateness_histogram::upper_bound(i) - 1);
+  }
+  verge::detail::history past;
+  verge::runtime_stats figures;
+  past.add(figures, 1);
+  figures.total.lateness = once.read();
+  past.add(figures, 2);
+  const history_second s = past.last();
+  std::uint64_t seen = 0;
+  for (std::size_t row = 0; row < history_second::lateness_rows; ++row) {
+    const std::int64_t end = std::int64_t{1} << (history_second::first_power + row + 1);
+    std::uint64_t below = 0;
+    for (std::size_t i = 0; i < lateness_histogram::bucket_count; ++i) {
+      below += lateness_histogram::upper_bound(i) <= end;
+    }
+    if (row + 1 == history_second::lateness_rows) below = lateness_histogram::bucket_count;
+    seen += s.lateness[row];
+    EXPECT_EQ(seen, below) << "up to row " << row;
+  }
+}
+
+TEST(history, has_what_was_added_between_two_looks) {
+  verge::detail::history past;
+  EXPECT_EQ(past.last().number, 0);
+  verge::runtime_stats figures;
+  figures.timers_started = 10;
+  figures.total.timers_stolen = 3;
+  figures.total.tasks_stolen = 4;
+  figures.processors.resize(1);
+  figures.processors[0].busy = 500ms;
+  past.add(figures, 1);
+  EXPECT_TRUE(past.since(0).empty()) << "the first look has none before it";
+  figures.timers_started = 17;
+  figures.timers_stopped = 2;
+  figures.timers_reset = 3;
+  figures.stalls = 4;
+  figures.total.timers_fired = 5;
+  figures.total.wakeups = 6;
+  figures.total.tasks_run = 7;
+  figures.total.timers_stolen = 4;
+  figures.total.tasks_stolen = 6;
+  figures.processors.resize(2);
+  figures.processors[0].busy = 1000ms;
+  figures.processors[1].busy = 2000ms;
+  past.add(figures, 3);
+  const auto s = past.last();
+  EXPECT_EQ(s.number, 1);
+  EXPECT_EQ(s.length, 2);
+  EXPECT_EQ(s.started, 7);
+  EXPECT_EQ(s.stopped, 2);
+  EXPECT_EQ(s.reset, 3);
+  EXPECT_EQ(s.stalls, 4);
+  EXPECT_EQ(s.fired, 5);
+  EXPECT_EQ(s.wakeups, 6);
+  EXPECT_EQ(s.turns, 7);
+  EXPECT_EQ(s.stolen, 3);
+  EXPECT_EQ(s.busy, (std::vector<unsigned>{250, 1000}));
+  past.add(verge::runtime_stats(), 3);
+  EXPECT_EQ(past.last().started, 0) << "figures that have begun anew";
+  EXPECT_EQ(past.last().length, 0);
+  for (int i = 0; i < 400; ++i) past.add(figures, 4 + i);
+  const auto kept = past.since(0);
+  ASSERT_EQ(kept.size(), verge::detail::history::kept);
+  EXPECT_EQ(kept.back().number, 402);
+  EXPECT_EQ(kept.front().number, 402 - kept.size() + 1) << "the oldest are dropped";
+  EXPECT_EQ(past.since(401).size(), 1);
+  EXPECT_TRUE(past.since(402).empty());
 }
 
 TEST(inspect_request, is_read_strictly) {

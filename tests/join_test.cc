@@ -10,9 +10,11 @@
 #include <atomic>
 #include <chrono>
 #include <coroutine>
+#include <exception>
 #include <thread>
 
 #include <support/patience.h>
+#include <support/stepper.h>
 
 namespace verge {
 namespace {
@@ -70,6 +72,35 @@ TEST(join, waits_for_the_worker_that_the_task_was_suspended_on_to_leave_its_code
   EXPECT_FALSE(ended_before);
   leave = true;
   h.join();
+}
+
+/// A task whose code goes on after it has said that it has ended: as all code does that returns.
+class ends_before_it_returns final : public detail::spawned_base {
+ public:
+  ends_before_it_returns(detail::scheduler& s, bool& ended_inside)
+      : spawned_base(s, "", nullptr), ended_inside_(ended_inside) {}
+
+ private:
+  void begin() noexcept override {
+    finish();
+    ended_inside_ = ended.fired();
+  }
+  void destroy_work() noexcept override {}
+  void set_error(std::exception_ptr) noexcept override {}
+  std::exception_ptr take_error() noexcept override { return nullptr; }
+
+  bool& ended_inside_;
+};
+
+TEST(a_task, has_not_ended_while_its_code_returns) {
+  test::stepper s;
+  bool ended_inside = true;
+  auto* const t = new ends_before_it_returns(s, ended_inside);
+  t->launch();
+  s.run();
+  EXPECT_FALSE(ended_inside);
+  EXPECT_TRUE(t->ended.fired());
+  t->drop_handle();
 }
 
 }  // namespace

@@ -361,8 +361,11 @@ class elf_file {
 
   /// "name+offset", or nothing.
   std::string at(std::uint64_t address) const {
+    return in({reinterpret_cast<const char*>(&is), sizeof is}, address);
+  }
+  static std::string in(std::string_view file, std::uint64_t address) {
     const verge::detail::file_descriptor fd(::memfd_create("elf", MFD_CLOEXEC));
-    EXPECT_EQ(::write(fd.get(), &is, sizeof is), static_cast<ssize_t>(sizeof is));
+    EXPECT_EQ(::write(fd.get(), file.data(), file.size()), static_cast<ssize_t>(file.size()));
     const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
     const auto found = verge::detail::find_elf_symbol(path.c_str(), address, 0);
     return found ? found->name + '+' + std::to_string(found->offset) : "";
@@ -406,6 +409,18 @@ TEST(a_symbol, is_not_found_in_a_damaged_file) {
   elf_file name;
   name.is.symbols[1].st_name = 100'000;
   EXPECT_EQ(name.at(elf_file::begin), "+0");
+}
+
+/// The file ends with a page, and behind that there may be no memory.
+TEST(a_symbol, has_a_name_up_to_the_end_of_the_file) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  elf_file elf;
+  elf.is.sections[2].sh_offset = page - 8;
+  elf.is.symbols[1].st_name = 0;
+  std::string file(page, '\0');
+  std::memcpy(file.data(), &elf.is, sizeof elf.is);
+  file.replace(page - 8, 8, "function");
+  EXPECT_EQ(elf_file::in(file, elf_file::begin), "function+0");
 }
 
 TEST(type_in, is_the_type_and_nothing_around_it) {

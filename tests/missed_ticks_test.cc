@@ -22,6 +22,7 @@
 #include <support/lone_engine.h>
 #include <support/patience.h>
 #include <support/thread_state.h>
+#include <timer/channel_timer.h>
 
 namespace verge {
 namespace {
@@ -377,6 +378,34 @@ class lone_ticker : public testing::Test, public test::lone_engine {
  protected:
   lone_ticker() : lone_engine(verge::engine::hybrid) {}
 };
+
+/// While a tick waits in the channel it refers to itself, as no queue does. Once it is reset the
+/// queue does again.
+TEST_F(lone_ticker, that_is_reset_while_a_tick_waits_refers_to_itself_no_longer) {
+  constexpr auto delay = static_cast<std::uint8_t>(missed_ticks::delay);
+  detail::timer_node* const t = detail::start_ticker(timers(), test::second, delay);
+  const std::uint32_t armed = t->refs;
+  now_ += test::second;
+  EXPECT_EQ(engine().check_timers(0, now_, true).ran, 1U);
+  EXPECT_EQ(t->refs, armed) << "the queue's, and its own instead";
+  EXPECT_TRUE(detail::reset_ticker(t, test::second));
+  EXPECT_EQ(t->refs, armed);
+  detail::destroy_timer(*t);
+}
+
+/// The last reference was dropped, and the thread that destroys the node has yet to take it off the
+/// channel, whose last receiver is destroyed at that moment.
+TEST_F(lone_ticker, that_is_being_destroyed_is_not_stopped_by_its_last_receiver) {
+  detail::timer_node& t =
+      detail::make_channel_timer(timers(), detail::channel_kind::one_shot, false, {});
+  {
+    const auto receives =
+        detail::chan_access::handle<receiver<clock::time_point>>(detail::share_channel(t));
+    t.refs = 0;
+  }
+  EXPECT_EQ(t.refs, 0U);
+  timers().bury(t);
+}
 
 /// A worker may take a ticker off a queue just before it is stopped or reset, and fire it after.
 TEST_F(lone_ticker, does_not_tick_for_a_firing_that_comes_too_late) {

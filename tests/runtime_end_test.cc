@@ -18,9 +18,11 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <support/as_default.h>
+#include <support/lone_engine.h>
 #include <support/patience.h>
 #include <support/scale.h>
 #include <support/thread_state.h>
@@ -438,6 +440,26 @@ TEST(a_runtime_that_ends, takes_context_callbacks_along_that_a_suspended_task_wo
     if (i == 0) before = open_descriptors();
   }
   EXPECT_LE(open_descriptors(), before);
+}
+
+/// As where a runtime cannot start its threads: it was not closed before.
+TEST(a_clockwork_that_ends, refuses_all_and_is_deleted_with_its_last_node) {
+  class [[gnu::visibility("hidden")]] host final : public test::lone_engine {
+   public:
+    host() : lone_engine(engine::hybrid) {}
+  }
+  lone;
+  auto& of = *new detail::clockwork(detail::make_engine(engine::hybrid, lone), lone, lone);
+  detail::timer_node& t = of.make();
+  auto kept = std::make_shared<int>(0);
+  const std::weak_ptr<int> seen = kept;
+  of.end(&detail::close_channel_of, std::move(kept));
+  EXPECT_THROW(of.start(t, lone.now() + 1, 0), std::logic_error);
+  EXPECT_THROW(of.reset(t, lone.now() + 1, 0), std::logic_error);
+  EXPECT_THROW(of.make(), std::logic_error);
+  EXPECT_FALSE(seen.expired());
+  of.free(t);
+  EXPECT_TRUE(seen.expired());
 }
 
 }  // namespace

@@ -13,11 +13,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdarg>
+#include <cstddef>
 #include <cstdint>
+#include <ctime>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +38,7 @@
 #include <base/runtime_thread.h>
 #include <base/system_call.h>
 #include <base/trace_log.h>
+#include <base/yield_or_sleep.h>
 #include <memory/page_source.h>
 #include <memory/thread_slot.h>
 #include <node/node_store.h>
@@ -51,6 +57,9 @@ namespace {
 /// As if the kernel had no fences in all threads.
 std::atomic<bool> without_membarrier{false};
 
+/// How often the thread has slept.
+thread_local int sleeps = 0;
+
 }  // namespace
 
 // NOLINTBEGIN: a replacement has the name and the type of what it replaces.
@@ -65,6 +74,10 @@ extern "C" long syscall(long number, ...) noexcept {
   for (long& argument : a) argument = va_arg(list, long);
   va_end(list);
   return VERGE_ORIGINAL(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+extern "C" int nanosleep(const timespec* wanted, timespec* left) {
+  ++sleeps;
+  return VERGE_ORIGINAL(nanosleep)(wanted, left);
 }
 // NOLINTEND
 
@@ -192,6 +205,12 @@ TEST(a_ring_of_events, gives_no_event_that_is_a_mixture_of_two) {
   EXPECT_EQ(mixed, 0);
 }
 
+/// How many pieces of memory there are.
+std::size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(maps), {}, '\n'));
+}
+
 extern "C" void a_function() {}
 
 /// By the file of this program.
@@ -222,6 +241,20 @@ TEST(a_descriptor, may_have_the_number_zero) {
     ::dup2(input, 0);
     ::close(input);
   }
+}
+
+TEST(a_file_of_symbols, is_in_memory_only_while_it_is_read) {
+  EXPECT_EQ(symbol_at(&a_function), "a_function");
+  const std::size_t before = mappings();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(symbol_at(&a_function), "a_function");
+  EXPECT_LT(mappings(), before + 10);
+}
+
+/// A thread with a real-time priority that only yields lets none of lower priority run.
+TEST(a_thread_that_waits, sleeps_every_64th_time) {
+  const int before = sleeps;
+  for (int i = 0; i < 64; ++i) detail::yield_or_sleep();
+  EXPECT_EQ(sleeps, before + 1);
 }
 
 TEST(pages, that_the_system_does_not_have_are_refused) {

@@ -22,7 +22,10 @@
 #include <thread>
 #include <vector>
 
+#include <sched/live_scheduler.h>
+#include <sched/stall_watch.h>
 #include <sched/thread_probe.h>
+#include <support/fake_engine.h>
 
 #if defined(__SANITIZE_THREAD__)
 // It holds signals back until the thread calls something that it intercepts.
@@ -298,6 +301,40 @@ TEST(stall, can_be_logged) {
     task.join();
   }
   verge::set_log_handler(before);
+}
+
+/// Its thread has the signal blocked, as code of the kernel may.
+TEST(stall, of_a_thread_that_does_not_answer_is_reported_without_a_backtrace_after_100_ms) {
+  constexpr std::int64_t ms = 1'000'000;
+  verge::test::fake_clockwork fake(1);
+  verge::detail::worker w(fake.scheduler());
+  std::atomic<bool> over = false;
+  std::thread deaf([&] {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    w.thread_id = ::gettid();
+    while (!over) std::this_thread::sleep_for(1ms);
+  });
+  ASSERT_TRUE(verge::test::eventually([&] { return w.thread_id != 0; }));
+  reports got;
+  verge::detail::stall_watch watch;
+  watch.set(20 * ms, got.handler());
+  w.begin_turn();
+  watch.look_locked(w, 1000 * ms);
+  watch.look_locked(w, 1030 * ms);
+  EXPECT_TRUE(watch.owes_report());
+  watch.finish_look(1030 * ms);  // asks
+  watch.finish_look(1130 * ms);
+  EXPECT_TRUE(watch.owes_report());
+  EXPECT_EQ(got.count(), 0);
+  watch.finish_look(1131 * ms);
+  EXPECT_FALSE(watch.owes_report());
+  ASSERT_EQ(got.count(), 1);
+  EXPECT_EQ(got.all()[0].lasted, 131ms);
+  EXPECT_TRUE(got.all()[0].backtrace.empty());
+  over = true;
+  deaf.join();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <queue/divisor.h>
 #include <queue/simple_wheel.h>
 #include <queue/timing_wheel.h>
+#include <support/failures.h>
 #include <support/scale.h>
 
 #include <algorithm>
@@ -295,6 +296,17 @@ TEST(timing_wheel, makes_levels_only_when_they_are_needed) {
   EXPECT_EQ(w.levels(), 2U);
 }
 
+TEST(timing_wheel, needs_no_level_for_the_time_in_which_it_was_empty) {
+  timing_wheel w({.tick = ms, .size = 20});
+  timing_wheel::hook t;
+  w.insert(t, 3600 * s + 5 * ms, 0, at(3600 * s));
+  EXPECT_EQ(w.levels(), 1U);
+  EXPECT_EQ(w.next(), 3600 * s + 5 * ms) << "it comes down from no level";
+  w.move(t, 3600 * s + 22 * ms, 0, at(3600 * s + 4 * ms));
+  EXPECT_EQ(w.levels(), 1U) << "nor for that in which this was the only one";
+  EXPECT_EQ(w.next(), 3600 * s + 22 * ms);
+}
+
 TEST(timing_wheel, lets_a_bucket_be_refilled_while_its_timers_move_down) {
   timing_wheel w({.tick = ms, .size = 2});
   std::vector<timing_wheel::hook> timers(64);
@@ -414,6 +426,32 @@ TEST(timing_wheel, is_unchanged_if_there_is_no_memory_for_a_timer) {
   EXPECT_EQ(w.size(), timers.size());
   EXPECT_EQ(w.verify(), "");
   EXPECT_EQ(w.pop_due(8192 * 12 * ms).timer, &timers[0]);
+}
+
+/// At whichever of the requests that the first timer makes.
+TEST(timing_wheel, is_empty_if_there_is_no_memory_for_its_first_timer) {
+  for (long nth = 1;; ++nth) {
+    timing_wheel w({.tick = ms, .size = 20});
+    timing_wheel::hook t;
+    bool refused = false;
+    test::fail(test::resource::memory, nth, 1);
+    try {
+      w.insert(t, 5 * ms, 0, at(1));
+    } catch (const std::bad_alloc&) {
+      refused = true;
+    }
+    const bool made = test::has_failed();
+    test::fail_no_more();
+    if (!made) {
+      EXPECT_GT(nth, 1) << "it needs none";
+      break;
+    }
+    if (!refused) w.erase(t);
+    EXPECT_EQ(w.size(), 0U);
+    EXPECT_EQ(w.verify(), "");
+    w.insert(t, 5 * ms, 0, at(1));
+    EXPECT_EQ(pop(w, 5 * ms), &t);
+  }
 }
 
 TEST(timing_wheel,

@@ -441,5 +441,34 @@ TEST_F(net, no_connection_is_lost_between_an_accept_and_its_limit) {
   client.join();
 }
 
+/// Woken by a hint it tries once more, and is done; its task is cancelled meanwhile.
+struct done_when_tried_again {
+  static constexpr const char* waiting_for = "a hint";
+  static constexpr bool cancellable = true;
+  bool start(detail::waiter& w) noexcept {
+    if (std::exchange(tried, true)) {
+      detail::current_job()->cancellation.fire(detail::waiter::by_cancellation);
+      return false;
+    }
+    EXPECT_TRUE(w.claim(detail::waiter::by_hint));
+    w.wake();
+    return true;
+  }
+  void again() noexcept {}
+  void withdraw() noexcept { ADD_FAILURE() << "it is done"; }
+  static int finish(std::uint32_t /*winner*/) { return 7; }
+
+  bool tried{false};
+};
+
+TEST(an_operation_that_is_tried_again, keeps_its_result_though_its_task_is_cancelled_meanwhile) {
+  runtime rt({.processors = 1});
+  EXPECT_EQ(rt.spawn([] { return detail::wait_on_thread<done_when_tried_again>(); }).join(), 7);
+  EXPECT_EQ(rt.spawn([]() -> task<int> {
+                co_return co_await detail::operation_awaiter<done_when_tried_again>();
+              }).join(),
+            7);
+}
+
 }  // namespace
 }  // namespace verge::test
