@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include <engine/clockwork.h>
 #include <support/as_default.h>
 #include <support/contexts.h>
 #include <support/engines.h>
@@ -337,6 +338,13 @@ TEST(context, outlives_the_runtime_of_its_deadline) {
   EXPECT_EQ(token::alive(), 0);
 }
 
+TEST(context, with_no_time_left_is_done_at_once) {
+  const auto none = with_timeout(background(), 0s);
+  EXPECT_EQ(none.ctx.err(), context_errc::deadline_exceeded);
+  const auto less = with_timeout(background(), -1ns);
+  EXPECT_EQ(less.ctx.err(), context_errc::deadline_exceeded);
+}
+
 TEST(context, with_the_deadline_of_its_parent_needs_no_timer) {
   runtime rt({.processors = 1});
   const as_default here(rt);
@@ -353,12 +361,15 @@ TEST(context, with_the_deadline_of_its_parent_needs_no_timer) {
 TEST(context, refuses_a_deadline_that_the_engine_cannot_keep_and_leaves_nothing_behind) {
   simulation sim({.engine = engine::simple_wheel});
   const context_key<token> key;
+  const auto nodes = [] { return detail::current_scheduler()->timers().memory().nodes_live; };
+  const auto before = nodes();
   {
     const context root = with_value(background(), key, token());
     EXPECT_THAT([&] { auto c = with_timeout(root, 24h); },
                 testing::ThrowsMessage<std::invalid_argument>(testing::HasSubstr("the span")));
   }
   EXPECT_EQ(token::alive(), 0);
+  EXPECT_EQ(nodes(), before);
 }
 
 }  // namespace

@@ -263,5 +263,37 @@ TEST(a_waiter_that_was_claimed, is_not_woken_once_more_by_the_descriptor) {
   ::close(ends[1]);
 }
 
+/// A program that has closed its standard input gets that number for the next descriptor.
+TEST(the_number_zero, is_as_good_as_any_other) {
+  runtime rt({.processors = 1});
+  const as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  const int input = ::fcntl(0, F_DUPFD_CLOEXEC, 100);
+  const auto free_zero = [] { ::close(0); };
+  rt.run([&]() -> task<> {
+    free_zero();
+    {
+      auto [from, to] = make_pipe().or_throw();
+      EXPECT_EQ(from.native_handle(), 0);
+      auto reader = go([&f = from]() -> task<> {
+        char byte = 0;
+        EXPECT_TRUE(co_await f.read_some(buffer(&byte, 1)));
+      });
+      while (!has_reader(from)) co_await verge::yield();
+      EXPECT_TRUE(co_await to.write_all("x"));
+      co_await reader;
+    }
+    auto near = (co_await tcp_conn::connect(listener.local().or_throw())).or_throw();
+    if (near.native_handle() != 0) free_zero();
+    // The one that is accepted gets it, or the one that connects has it.
+    const auto far = (co_await listener.accept()).or_throw();
+    EXPECT_TRUE(co_await near.write_all("x"));
+  });
+  if (input >= 0) {
+    ::dup2(input, 0);
+    ::close(input);
+  }
+}
+
 }  // namespace
 }  // namespace verge::test

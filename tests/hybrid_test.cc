@@ -173,6 +173,15 @@ TEST_F(hybrid_engine, takes_off_what_was_armed_after_the_end_had_begun_and_is_de
   EXPECT_TRUE(kept.expired());
   EXPECT_EQ(counts().live, 0U);
 }
+TEST_F(hybrid_engine, takes_off_what_sends_and_was_armed_after_the_end_had_begun_and_is_detached) {
+  timer_node& t = *detail::start_channel_timer(timers(), second, 0, {});
+  timers().close();
+  engine().drain();
+  EXPECT_FALSE(engine().reset(t, now_ + second, 0));
+  EXPECT_EQ(counts().live, 1U);
+  detail::detach_timer(&t);
+  EXPECT_EQ(counts().live, 0U);
+}
 
 TEST_F(hybrid_engine, reuses_the_entry_that_a_stopped_timer_left_behind) {
   timer_node* t = &start(10 * second, [] {});

@@ -158,6 +158,26 @@ TEST(inspector, of_many_timers_looks_at_some) {
   EXPECT_NEAR(s["due"]["counts"].array[41 - first].number, 50'000, 10'000);
 }
 
+TEST(inspector, shows_the_most_frequent_names_only) {
+  verge::runtime rt({.processors = 1});
+  const verge::inspector page(rt, anywhere());
+  std::vector<std::string> names;
+  for (int i = 0; i < 30; ++i) names.push_back("name " + std::to_string(i));
+  std::vector<verge::timer> timers;
+  for (const auto& n : names) {
+    timers.push_back(verge::after_func(rt, 1h, [] {}, {.label = n.c_str()}));
+    verge::go(rt, [&n]() -> verge::task<> {
+      verge::label_task(n.c_str());
+      co_await verge::sleep(1h);
+    }).detach();
+  }
+  ASSERT_TRUE(verge::test::eventually([&] { return rt.stats().tasks_waiting == names.size(); }));
+  const json s = stats(page);
+  EXPECT_EQ(s["labels"].array.size(), 24);
+  EXPECT_EQ(s["tasks"].array.size(), 24);
+  EXPECT_EQ(s["tasks_seen"].number, 30);
+}
+
 verge::task<> waits_for_long() { co_await verge::sleep(1h); }
 
 TEST(inspector, groups_tasks_by_what_they_are_and_wait_for) {

@@ -13,6 +13,7 @@
 #include <exception>
 #include <thread>
 
+#include <support/lone_engine.h>
 #include <support/patience.h>
 #include <support/stepper.h>
 
@@ -91,6 +92,40 @@ class ends_before_it_returns final : public detail::spawned_base {
 
   bool& ended_inside_;
 };
+
+/// A scheduler that lets the handle of a task go while it is told that the task has ended.
+class lets_go final : public test::lone_engine {
+ public:
+  lets_go() : lone_engine(engine::hybrid) {}
+  void job_ended(detail::job& j) noexcept override {
+    static_cast<detail::spawned_base&>(j).drop_handle();
+  }
+  void unhandled(std::exception_ptr e) noexcept override {
+    try {
+      std::rethrow_exception(e);
+    } catch (int thrown) {
+      unhandled_ = thrown;
+    }
+  }
+  int unhandled_ = 0;
+};
+
+TEST(a_task, whose_handle_is_destroyed_as_it_ends_passes_its_exception_on) {
+  lets_go s;
+  class throws final : public detail::spawned<int> {
+   public:
+    explicit throws(detail::scheduler& of) : spawned(of, "", nullptr) {}
+
+   private:
+    void begin() noexcept override {
+      set_error(std::make_exception_ptr(7));
+      finish();
+    }
+    void destroy_work() noexcept override {}
+  };
+  (new throws(s))->launch();
+  EXPECT_EQ(s.unhandled_, 7);
+}
 
 TEST(a_task, has_not_ended_while_its_code_returns) {
   test::stepper s;

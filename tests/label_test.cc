@@ -456,4 +456,17 @@ TEST(code, has_the_same_name_where_it_is_found_with_the_dynamic_linkers_lock) {
   EXPECT_EQ(verge::detail::name_of_code_by_lock(nullptr), "0x0");
 }
 
+/// Which may be relative to where it was started, or what its caller wanted.
+TEST(code, of_a_program_has_its_name_whatever_the_program_is_called) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/proc/self/exe", "no such file", "--gtest_brief=1",
+            "--gtest_filter=code.has_the_same_name*", nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 }  // namespace

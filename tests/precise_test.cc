@@ -5,6 +5,7 @@
 
 #include <engine/hybrid.h>
 #include <gtest/gtest.h>
+#include <sched/realtime.h>
 #include <sched/wake_up_lag.h>
 #include <support/lone_engine.h>
 #include <verge/net.h>
@@ -54,6 +55,18 @@ class precise_engine : public testing::Test, public lone_engine {
 
   int fired_ = 0;
 };
+
+TEST_F(precise_engine, marks_the_precise_timers_whichever_way_they_are_made) {
+  for (const std::int64_t slack : {std::int64_t{0}, detail::precise_slack}) {
+    for (timer_node* const t : {detail::start_channel_timer(timers(), ms, slack, {}),
+                                detail::start_channel_timer_at(timers(), now_ + ms, slack, {}),
+                                detail::start_func_timer(
+                                    timers(), ms, [] {}, slack)}) {
+      EXPECT_EQ(detail::is_precise(*t), slack != 0);
+      detail::destroy_timer(*t);
+    }
+  }
+}
 
 TEST_F(precise_engine, lets_a_precise_timer_come_up_early_and_fires_it_when_it_is_due) {
   const std::int64_t due = now_ + 10 * ms;
@@ -321,6 +334,21 @@ TEST(realtime_priority, is_that_of_the_first_callback_only) {
   int raised = 0;
   for (int i = 0; i < 32; ++i) raised += *policies.recv() == SCHED_FIFO ? 1 : 0;
   EXPECT_LT(raised, 32);
+}
+
+/// A test may not have one; the state is the same.
+TEST(realtime_priority, is_left_to_a_callback_that_has_just_begun) {
+  detail::realtime priority(1);
+  detail::realtime::state of_thread;
+  of_thread.raised = true;
+  const auto looked_at = [&](std::int64_t when) {
+    priority.look(of_thread, ::gettid(), when);
+    return of_thread.raised.load();
+  };
+  EXPECT_TRUE(looked_at(10 * second)) << "it sleeps";
+  of_thread.since = 10 * second;
+  EXPECT_TRUE(looked_at(10 * second + 1));
+  EXPECT_FALSE(looked_at(11 * second));
 }
 
 TEST(realtime_priority, is_refused_if_there_is_no_such_priority) {

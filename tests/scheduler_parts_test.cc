@@ -64,6 +64,17 @@ TEST(global_queue, keeps_what_does_not_fit_into_the_local_queue) {
   EXPECT_EQ(left, r.size() - 1 - run_queue::capacity / 2);
 }
 
+TEST(global_queue, fills_half_of_what_is_free_in_the_local_queue) {
+  std::vector<runnable> r(1000);
+  global_queue q;
+  run_queue local;
+  constexpr std::uint32_t there = 90;
+  for (std::uint32_t i = 0; i < there; ++i) EXPECT_TRUE(local.push(r[i]));
+  for (std::size_t i = there; i < r.size(); ++i) q.push_locked(r[i]);
+  EXPECT_EQ(q.take_share_locked(local, 1), &r[there]);
+  EXPECT_EQ(local.size(), there + (run_queue::capacity - there) / 2);
+}
+
 TEST(global_queue, watches_one_at_a_time_until_it_is_taken) {
   std::array<runnable, 33> r{};
   global_queue q;

@@ -205,6 +205,21 @@ TEST(a_ring_of_events, gives_no_event_that_is_a_mixture_of_two) {
   EXPECT_EQ(mixed, 0);
 }
 
+TEST(a_ring_of_events, loses_what_no_longer_fits_and_not_what_was_before_the_recording) {
+  detail::trace_ring ring(4);
+  const auto add = [&](int n) {
+    for (int i = 0; i < n; ++i) ring.add({.time = 1});
+  };
+  add(2);
+  ring.forget();
+  add(1);
+  EXPECT_EQ(ring.since(0).events.size(), 1U);
+  EXPECT_EQ(ring.since(0).lost, 0U);
+  add(6);
+  EXPECT_EQ(ring.since(0).events.size(), 4U);
+  EXPECT_EQ(ring.since(0).lost, 3U);
+}
+
 /// How many pieces of memory there are.
 std::size_t mappings() {
   std::ifstream maps("/proc/self/maps");

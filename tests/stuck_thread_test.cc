@@ -25,10 +25,12 @@
 #include <thread>
 
 #include <base/this_thread.h>
+#include <clock/true_clock.h>
 #include <net/poller.h>
 #include <sched/live_scheduler.h>
 #include <support/as_default.h>
 #include <support/blockers.h>
+#include <support/fake_engine.h>
 #include <support/patience.h>
 #include <support/stuck_at.h>
 
@@ -204,6 +206,33 @@ TEST(a_break, reaches_the_poll_though_the_thread_that_came_first_is_stuck) {
   }
   p.break_poll();
   polls.join();
+}
+
+/// The worker that comes from the poller stays where it is about to take a processor. So no worker
+/// polls, and the next timer has none but the monitor, which sleeps unless that worker has woken it.
+TEST(a_worker, that_is_stuck_on_its_way_from_the_poller_has_woken_the_monitor) {
+  constexpr std::int64_t hour = 3'600'000'000'000;
+  bool any = false;
+  for (int n = 1; n <= 4; ++n) {
+    fake_clockwork fake(2);
+    detail::live_scheduler& s = fake.scheduler();
+    const std::int64_t far = detail::true_now() + hour;
+    fake.engine().set(0, far);
+    s.wake_net_poller(far);
+    ASSERT_TRUE(eventually([&] { return s.polls_until() == far && s.monitor_sleeps(); }));
+    const auto polls = [&] { return s.net()->statistics().blocking_polls; };
+    const std::uint64_t before = polls();
+    stuck_at point(n, &is_a_worker);
+    s.net()->break_poll();
+    ASSERT_TRUE(eventually([&] { return stuck_at::reached() || polls() != before; }));
+    if (stuck_at::reached() && s.polls_until() == 0) {
+      any = true;
+      fake.engine().set(0, detail::true_now());  // and no thread is told
+      EXPECT_TRUE(eventually([&] { return fake.engine().ran() == 1; })) << "at call " << n;
+    }
+    stuck_at::let_go();
+  }
+  EXPECT_TRUE(any);
 }
 
 thread_local bool is_exempt = false;

@@ -14,7 +14,9 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 
+#include <base/this_thread.h>
 #include <clock/true_clock.h>
 #include <sched/live_scheduler.h>
 #include <support/blockers.h>
@@ -63,6 +65,38 @@ TEST(a_timer, fires_though_no_worker_polls_when_it_is_started) {
   std::atomic<bool> fired{false};
   const verge::timer next = after_func(*rt, 1ms, [&] { fired = true; });
   EXPECT_TRUE(eventually([&] { return fired.load(); }));
+}
+
+/// The task goes on, and has made two others ready: what runs next when it suspends, and what was
+/// that before.
+TEST(a_task, that_wakes_two_others_has_a_worker_started_for_the_first) {
+  const auto rt = without_monitor(2);
+  const chan<int> one;
+  const chan<int> two;
+  std::atomic<int> received{0};
+  for (const auto& c : {one, two}) {
+    rt->spawn([&received, c]() -> task<> {
+        co_await recv(c);
+        ++received;
+      }).detach();
+  }
+  ASSERT_TRUE(eventually([&] { return rt->stats().tasks_waiting == 2; }));
+  ASSERT_TRUE(eventually_idle(scheduler_of(*rt)));
+  EXPECT_TRUE(rt->run([&] {
+    return one.try_send(1) && two.try_send(1) && eventually([&] { return received > 0; });
+  }));
+  EXPECT_TRUE(eventually([&] { return received == 2; }));
+}
+
+/// As the runtime is idle, there is a processor for it.
+TEST(a_task, that_has_blocked_has_a_processor_again) {
+  const auto rt = without_monitor(2);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(rt->run([] {
+      blocking([] {});
+      return detail::this_thread.as_worker->held != nullptr;
+    }));
+  }
 }
 
 /// Of two workers that have nothing to do one polls, and the other one sleeps until it is woken.
@@ -151,9 +185,38 @@ TEST(a_spinning_worker, whose_processor_is_retired_spins_no_longer) {
     s.set_processors(1);
     ASSERT_TRUE(eventually([&] { return second.retired.load(); }));
   }
+  const std::int64_t held = s.held_for(second);
+  const std::int64_t later = detail::true_now() + ms;
+  EXPECT_TRUE(eventually([&] { return detail::true_now() > later; }));
+  EXPECT_EQ(s.held_for(second), held) << "nor is it busy";
   ASSERT_TRUE(eventually_idle(s));
   auto next = detail::spawn(s, [] {});
   EXPECT_TRUE(eventually([&] { return next.done(); })) << "a worker counts as spinning, for good";
+}
+
+/// A timer of its own that was not due at the first look, and is at the second: nobody steals it.
+class late_engine : public fake_engine {
+ public:
+  detail::timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override {
+    if (next_when(p) != 0 && !std::exchange(looked_, true)) {
+      return {.now = detail::true_now(), .next = next_when(p), .ran = 0};
+    }
+    return fake_engine::check_timers(p, now, own);
+  }
+
+ private:
+  bool looked_ = false;
+};
+
+TEST(a_worker, does_not_count_a_timer_of_its_own_as_stolen) {
+  clockwork_on<late_engine> fake(1);
+  detail::live_scheduler& s = fake.scheduler();
+  ASSERT_TRUE(eventually_idle(s));
+  const std::int64_t when = detail::true_now();
+  fake.engine().set(0, when);
+  s.wake_net_poller(when);
+  EXPECT_TRUE(eventually([&] { return fake.engine().ran() == 1; }));
+  EXPECT_EQ(s.all_processors()[0].timers_stolen.read(), 0U);
 }
 
 /// What the monitor would do, at times that the test gives it.
@@ -166,6 +229,29 @@ class looks {
   detail::live_scheduler& at_;
   std::int64_t begin_;
 };
+
+/// A timer is overdue that no worker can fire. While one spins it may be about to.
+TEST(the_monitor, gives_a_spinning_worker_time) {
+  class dead_timer_engine : public restless_engine {
+   public:
+    detail::timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override {
+      if (p != 0) return restless_engine::check_timers(p, now, own);
+      return {.now = detail::true_now(), .next = 0, .ran = 0};
+    }
+  };
+  const no_monitor here;
+  clockwork_on<dead_timer_engine> fake(3);
+  detail::live_scheduler& s = fake.scheduler();
+  const blockers busy;
+  detail::spawn(s, busy.block()).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  detail::spawn(s, [] {}).detach();
+  ASSERT_TRUE(eventually([&] { return s.jobs().live() == 1 && s.running() == 2; }));
+  const std::int64_t now = detail::true_now();
+  fake.engine().set(0, now - 20 * ms);
+  s.as_watched().sysmon_look(now);
+  EXPECT_EQ(s.as_watched().look_by(), now + detail::monitor::called_sleep);
+}
 
 TEST(a_stuck_processor, gets_a_spare_one_for_a_task_that_was_suspended_after_10_ms) {
   const auto rt = without_monitor(1);

@@ -570,6 +570,9 @@ def main():
     options.add_argument("--share", default="0/1", help="of several runs side by side, which: 0/2, 1/2")
     options.add_argument("--report", action="store_true", help="only the table of what was tried")
     options.add_argument("--tests", help="only these, with commas")
+    options.add_argument("--quick", type=float, default=0,
+                         help="without those that use a processor for so many seconds: a first run, before one "
+                              "with --again")
     options.add_argument("--minutes", type=float, default=0, help="begin no more after so many")
     chosen = options.parse_args()
     share, shares = map(int, chosen.share.split("/"))
@@ -602,6 +605,8 @@ def main():
             if found is not None:
                 reached[test] = found
     kept.write_text(json.dumps([{t: seconds[t] for t in reached}, {t: spent[t] for t in reached}]))
+    if chosen.quick:
+        reached = {t: reached[t] for t in reached if spent[t] < chosen.quick}
     print("mutants: seconds of each test: " +
           ", ".join(f"{t} {seconds[t]:.1f}" for t in sorted(reached, key=seconds.get)), flush=True)
 
