@@ -13,7 +13,9 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -147,6 +149,19 @@ TEST(fast_clock, does_not_go_back_while_it_is_read_alone) {
       last = t;
     }
   }
+}
+
+/// On other processors there is no such counter, and none of this is in the files.
+TEST(fast_clock, uses_the_counter_if_the_kernel_does_and_its_rate_is_constant) {
+  std::ifstream clocksource("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  std::ifstream processors("/proc/cpuinfo");
+  const auto text_of = [](std::ifstream& file) {
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const bool trusted = text_of(clocksource) == "tsc\n";
+  const bool constant = text_of(processors).find(" nonstop_tsc") != std::string::npos;
+  const source_guard counter(fast_clock::source::tsc);
+  EXPECT_EQ(counter.granted(), trusted && constant);
 }
 
 TEST(fast_clock, finds_its_rate_where_the_counter_is_reliable) {

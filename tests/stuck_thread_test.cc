@@ -209,7 +209,7 @@ TEST(a_break, reaches_the_poll_though_the_thread_that_came_first_is_stuck) {
 }
 
 /// The worker that comes from the poller stays where it is about to take a processor. So no worker
-/// polls, and the next timer has none but the monitor, which sleeps unless that worker has woken it.
+/// polls, and the next timer relies on the monitor, which that worker has to have woken.
 TEST(a_worker, that_is_stuck_on_its_way_from_the_poller_has_woken_the_monitor) {
   constexpr std::int64_t hour = 3'600'000'000'000;
   bool any = false;

@@ -194,7 +194,7 @@ TEST(a_spinning_worker, whose_processor_is_retired_spins_no_longer) {
   EXPECT_TRUE(eventually([&] { return next.done(); })) << "a worker counts as spinning, for good";
 }
 
-/// A timer of its own that was not due at the first look, and is at the second: nobody steals it.
+/// A timer of its own that was not due at the first look, and is at the second: it is not stolen.
 class late_engine : public fake_engine {
  public:
   detail::timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override {
