@@ -497,6 +497,23 @@ TEST_F(hybrid_engine, counts_timers_of_more_threads_than_have_a_number) {
   EXPECT_EQ(counts().live, 0U);
 }
 
+/// Each entry that a reset leaves is counted twice, one after the other.
+TEST_F(hybrid_engine, counts_no_stop_while_timers_are_reset) {
+  std::atomic<bool> over{false};
+  std::thread resets([&] {
+    timer_node& t = start(1000 * second, [] {});
+    for (int i = 0; i < scale(100'000, 20'000); ++i) {
+      detail::reset_timer_after(&t, (i % 2 == 0 ? 500 : 1000) * second);
+    }
+    over = true;
+    detail::destroy_timer(t);
+  });
+  std::uint64_t stopped = 0;
+  while (!over) stopped = std::max(stopped, engine().totals().stopped);
+  resets.join();
+  EXPECT_LE(stopped, 1U) << "that at the end";
+}
+
 TEST_F(hybrid_engine, does_a_bounded_amount_of_work_at_a_time) {
   constexpr int many = 100'000;
   int fired = 0;

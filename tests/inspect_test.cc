@@ -416,6 +416,20 @@ TEST(history, has_what_was_added_between_two_looks) {
   EXPECT_TRUE(past.since(402).empty());
 }
 
+TEST(history, knows_nothing_of_a_processor_that_was_not_there_before) {
+  verge::detail::history past;
+  verge::runtime_stats figures;
+  const auto look = [&](std::vector<std::chrono::nanoseconds> busy, double at) {
+    figures.processors.resize(busy.size());
+    for (std::size_t i = 0; i < busy.size(); ++i) figures.processors[i].busy = busy[i];
+    past.add(figures, at);
+    return past.last().busy;
+  };
+  look({1s, 5s}, 1);
+  look({1s}, 2);
+  EXPECT_EQ(look({1s, 5500ms}, 3), (std::vector<unsigned>{0, 1000}));
+}
+
 TEST(inspect_request, is_read_strictly) {
   using verge::detail::parse_inspect_request;
   const auto status = [](const std::string& head) { return parse_inspect_request(head).status; };
@@ -429,6 +443,8 @@ TEST(inspect_request, is_read_strictly) {
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"), 400);
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
   EXPECT_EQ(status("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n"s), 400);
+  EXPECT_EQ(status("GET /\x7f HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET /~ HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
   EXPECT_EQ(status("GET / HTTP/1.1\nHost: a\n\n"), 400);
   EXPECT_EQ(status(""), 400);
   const auto r =

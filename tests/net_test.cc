@@ -146,6 +146,28 @@ TEST_F(net, half_a_connection_can_be_closed_and_the_other_half_used) {
   });
 }
 
+/// Of the one that it listens at: those before may have left connections that wait for their end.
+TEST_F(net, a_listener_may_use_its_address_again) {
+  const auto listener = rt.run([] { return tcp_listener::listen(endpoint::loopback(0)); });
+  int on = 0;
+  socklen_t size = sizeof on;
+  EXPECT_EQ(::getsockopt(listener.value.native_handle(), SOL_SOCKET, SO_REUSEADDR, &on, &size), 0);
+  EXPECT_NE(on, 0);
+}
+
+TEST_F(net, a_deadline_to_read_leaves_writes_alone) {
+  auto [near, far] = connect();
+  rt.run([&, &near = near]() -> task<> {
+    EXPECT_FALSE(near.set_read_deadline(clock::now() - 1s));
+    EXPECT_TRUE(co_await near.write_all("x"));
+    bytes64 bytes;
+    EXPECT_EQ((co_await near.read_some(bytes)).error, std::errc::timed_out);
+    EXPECT_FALSE(near.set_deadline(clock::time_point::max()));
+    EXPECT_FALSE(near.set_write_deadline(clock::now() - 1s));
+    EXPECT_EQ((co_await near.write_all("x")).error, std::errc::timed_out);
+  });
+}
+
 TEST_F(net, small_writes_are_sent_at_once_until_set_no_delay_says_false) {
   auto [client, server] = connect();
   const auto no_delay = [](const tcp_conn& c) {

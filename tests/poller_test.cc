@@ -4,6 +4,7 @@
 // stale events.
 #include <base/runtime_thread.h>
 #include <net/poller.h>
+#include <support/replaced.h>
 #include <support/scale.h>
 
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -27,7 +29,25 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+namespace {
+
+/// The next read on this thread finds nothing.
+thread_local bool nothing_to_read = false;
+
+}  // namespace
+
+// NOLINTBEGIN: a replacement has the name and the type of what it replaces.
+extern "C" ssize_t read(int fd, void* bytes, size_t n) {
+  if (std::exchange(nothing_to_read, false)) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return VERGE_ORIGINAL(read)(fd, bytes, n);
+}
+// NOLINTEND
 
 namespace verge::detail {
 namespace {
@@ -120,6 +140,16 @@ TEST_P(each_wait_method, a_break_ends_a_poll_without_end) {
   EXPECT_TRUE(p.poll(for_ever).empty());
   breaker.join();
   EXPECT_EQ(p.statistics().time_outs, 1u) << "the old timer ended the second poll";
+}
+
+/// The event was seen, and what was written is no longer there.
+TEST(poller, takes_a_break_of_which_nothing_is_left_to_read) {
+  poller p;
+  p.break_poll();
+  nothing_to_read = true;
+  EXPECT_TRUE(p.poll(for_ever).empty());
+  EXPECT_FALSE(nothing_to_read);
+  EXPECT_TRUE(p.poll(for_ever).empty()) << "now it is read";
 }
 
 TEST(poller, many_breaks_are_one_write_until_a_poll_has_taken_it) {

@@ -233,6 +233,7 @@ TEST(spare_processors, stop_when_one_that_was_stuck_comes_back) {
   spares.came_back();
   EXPECT_TRUE(spares.others_came_back(spare));
   EXPECT_FALSE(spares.all_stuck());
+  EXPECT_FALSE(spares.others_came_back(*spares.take_locked(all))) << "not since that came up";
 }
 
 TEST(spare_processors, come_up_one_at_a_time) {

@@ -300,6 +300,7 @@ class [[gnu::visibility("hidden")]] store final : public detail::node_store {
   explicit store(detail::scheduler & s) : node_store(detail::node_layout::of<node>(), s) {}
 
   detail::timer_node& make() { return *::new (allocate()) node; }
+  using node_store::halt_store;
   /// Returns what is released when the store is deleted.
   std::weak_ptr<int> end(bool hold) {
     auto kept = std::make_shared<int>(0);
@@ -349,6 +350,17 @@ TEST(a_store_that_ends, is_not_deleted_before_its_last_node_if_it_is_let_go_earl
   EXPECT_FALSE(kept.expired());
   it->free(t);
   EXPECT_TRUE(kept.expired());
+}
+
+/// Handles that are destroyed with static objects leave all as it is; other threads still run.
+TEST(a_store_whose_program_ends, is_given_up_by_the_thread_that_ends_it) {
+  test::stepper s;
+  auto* const it = new store(s);
+  EXPECT_FALSE(it->given_up());
+  it->halt_store();
+  EXPECT_TRUE(it->given_up());
+  std::thread([&] { EXPECT_FALSE(it->given_up()); }).join();
+  it->end(false);
 }
 
 /// Without fences in all threads it does not know whether another thread is about to use it.

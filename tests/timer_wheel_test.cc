@@ -196,6 +196,18 @@ TEST(timer_wheel, keeps_what_is_far_out_of_the_heap_and_gives_all_memory_back) {
   EXPECT_EQ(in_use, 0);
 }
 
+struct no_chunks_left {
+  static void* allocate() noexcept { return nullptr; }
+  static void free(void*) noexcept { ADD_FAILURE() << "there is none"; }
+};
+
+TEST(timer_wheel, has_no_more_memory_after_it_got_none) {
+  timer_wheel<no_chunks_left> w(no_chunks_left{});
+  const std::size_t before = w.bytes();
+  EXPECT_THROW(w.reserve(), std::bad_alloc);
+  EXPECT_EQ(w.bytes(), before);
+}
+
 /// From a slot of the lowest level entries go into the heap, under their exact times, though they
 /// are many: else a thread would wake 65 us early for them.
 TEST(timer_wheel, has_the_exact_time_of_what_is_in_the_heap) {

@@ -221,6 +221,28 @@ std::uint64_t rate_of(std::initializer_list<std::uint64_t> ticks) {
   return rate.get();
 }
 
+/// Over a second or more the machine may have been suspended.
+TEST(a_rate, is_not_measured_over_a_long_time_and_anew_once_it_was_dropped) {
+  constexpr std::int64_t ms = 1'000'000;
+  tsc_rate rate;
+  verge::detail::bracketed_time now{.ticks = 1, .bracket = 40, .time = 1000 * ms};
+  const auto sample_after = [&](std::int64_t time, std::int64_t ticks) {
+    now.time += time;
+    now.ticks += static_cast<std::uint64_t>(ticks);
+    rate.sample(now);
+    return rate.get() != 0;
+  };
+  EXPECT_FALSE(sample_after(0, 0));
+  EXPECT_FALSE(sample_after(ms, ms));
+  EXPECT_TRUE(sample_after(ms, ms));
+  EXPECT_TRUE(sample_after(1001 * ms, ms)) << "the counter stood still meanwhile";
+  EXPECT_TRUE(sample_after(ms, ms));
+  rate.drop();
+  EXPECT_FALSE(sample_after(1, 1)) << "a measurement begins at once";
+  EXPECT_FALSE(sample_after(ms, ms));
+  EXPECT_TRUE(sample_after(ms, ms));
+}
+
 TEST(a_rate, of_less_than_a_tick_in_32_nanoseconds_is_rejected) {
   EXPECT_EQ(rate_of({32'999, 32'999, 32'999}), 0U);
   EXPECT_NE(rate_of({33'000, 33'000, 33'000}), 0U);
