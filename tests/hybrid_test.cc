@@ -497,6 +497,28 @@ TEST_F(hybrid_engine, counts_timers_of_more_threads_than_have_a_number) {
   EXPECT_EQ(counts().live, 0U);
 }
 
+/// Its host may not exist any more.
+class drained_engine : public hybrid_engine {
+ protected:
+  unsigned home_processor() noexcept override {
+    ++asked_;
+    return hybrid_engine::home_processor();
+  }
+  int asked_ = 0;
+};
+
+TEST_F(drained_engine, asks_its_host_for_nothing_when_a_timer_is_stopped) {
+  timer_node& t = start(second, [] {});
+  engine().drain();
+  for (int i = 0; i < 2000; ++i) {
+    engine().reset(t, now_ + second, 0);
+    const int before = asked_;
+    EXPECT_TRUE(engine().stop(t));
+    ASSERT_EQ(asked_, before);
+  }
+  detail::destroy_timer(t);
+}
+
 /// Each entry that a reset leaves is counted twice, one after the other.
 TEST_F(hybrid_engine, counts_no_stop_while_timers_are_reset) {
   std::atomic<bool> over{false};

@@ -436,6 +436,8 @@ TEST(inspect_request, is_read_strictly) {
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
   EXPECT_EQ(status("GET /a?b=c HTTP/1.0\r\nhost:a\r\nX: y z\r\n\r\n"), 200);
   EXPECT_EQ(status("GET  / HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+  EXPECT_EQ(status(" / HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nX:\r\n\r\n"), 200);
   EXPECT_EQ(status("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost : a\r\n\r\n"), 400);
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400);
@@ -451,6 +453,7 @@ TEST(inspect_request, is_read_strictly) {
       parse_inspect_request("GET /x?a=1&ab=2 HTTP/1.1\r\nHOST: LocalHost:8\r\n\r\n").request;
   EXPECT_EQ(r.path, "/x");
   EXPECT_EQ(r.host, "localhost");
+  EXPECT_EQ(parse_inspect_request("GET / HTTP/1.1\r\nHost:a\r\n\r\n").request.host, "a");
   EXPECT_EQ(verge::detail::query_value(r.query, "ab"), "2");
   EXPECT_EQ(verge::detail::query_value(r.query, "b"), std::nullopt);
   EXPECT_EQ(verge::detail::query_value("a=%41", "a"), std::nullopt);

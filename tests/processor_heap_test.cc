@@ -152,6 +152,48 @@ TEST(processor_heap, memory_stays_with_the_processor) {
   EXPECT_LT(both.size(), used[0].size() / 10);
 }
 
+TEST(processor_heap, fires_all_that_is_due_at_once_and_says_how_many) {
+  world w;
+  std::vector<timer_node*> timers;
+  for (int i = 0; i < 5; ++i) timers.push_back(&w.start(second, [] {}));
+  const std::int64_t due = w.now() + second;
+  EXPECT_EQ(w.engine().check_timers(0, due - 1, true).ran, 0U);
+  EXPECT_EQ(w.engine().check_timers(0, due, true).ran, 5U);
+  EXPECT_EQ(w.engine().check_timers(0, due, true).ran, 0U);
+  for (timer_node* t : timers) detail::destroy_timer(*t);
+}
+
+TEST(processor_heap, drops_stopped_timers_before_a_sleep_if_they_are_more_than_half) {
+  world w;
+  std::vector<timer_node*> timers;
+  for (int i = 0; i < 20; ++i) timers.push_back(&w.start(second, [] {}));
+  // The first of a heap are dropped as they are stopped.
+  for (std::size_t i = 0; i < 10; ++i) detail::stop_timer(timers[19 - i]);
+  EXPECT_FALSE(w.engine().tidy_before_sleep(2));
+  EXPECT_EQ(w.engine().counts(0).deleted, 10U);
+  detail::stop_timer(timers[9]);
+  EXPECT_TRUE(w.engine().tidy_before_sleep(2));
+  EXPECT_EQ(w.engine().counts(0).deleted, 0U);
+  EXPECT_EQ(w.engine().counts(0).live, 9U);
+  for (timer_node* t : timers) detail::destroy_timer(*t);
+}
+
+struct cannot_be_copied {
+  cannot_be_copied() = default;
+  cannot_be_copied(const cannot_be_copied&) { throw 7; }
+  cannot_be_copied& operator=(const cannot_be_copied&) = delete;
+  void operator()() const {}
+};
+
+TEST(a_function, whose_copy_throws_leaves_no_timer_behind) {
+  world w;
+  const cannot_be_copied f;
+  constexpr auto skip = static_cast<std::uint8_t>(missed_ticks::skip);
+  EXPECT_THROW(detail::make_func_timer(w.timers(), f), int);
+  EXPECT_THROW(detail::make_function_ticker(w.timers(), second, f, skip), int);
+  EXPECT_EQ(w.nodes(), 0U);
+}
+
 TEST(processor_heap, more_processors_change_nothing_for_those_that_were_there) {
   world w;
   int fired = 0;
