@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <support/lone_engine.h>
 #include <support/scale.h>
+#include <verge/time.h>
 
 #include <cstdint>
 #include <memory>
