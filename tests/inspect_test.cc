@@ -159,10 +159,10 @@ TEST(inspector, of_many_timers_looks_at_some) {
 }
 
 TEST(inspector, shows_the_most_frequent_names_only) {
+  std::vector<std::string> names;  // outlives the tasks that are called by them
+  for (int i = 0; i < 30; ++i) names.push_back("name " + std::to_string(i));
   verge::runtime rt({.processors = 1});
   const verge::inspector page(rt, anywhere());
-  std::vector<std::string> names;
-  for (int i = 0; i < 30; ++i) names.push_back("name " + std::to_string(i));
   std::vector<verge::timer> timers;
   for (const auto& n : names) {
     timers.push_back(verge::after_func(rt, 1h, [] {}, {.label = n.c_str()}));
