@@ -174,6 +174,8 @@ TEST(fast_clock, finds_its_rate_where_the_counter_is_reliable) {
   }
   if (cost > 100) GTEST_SKIP() << "the kernel's clock takes " << cost << " ns to read";
   while (!fast_clock::anchored()) fast_clock::now();
+  EXPECT_TRUE(fast_clock::use(fast_clock::source::kernel));
+  EXPECT_FALSE(fast_clock::anchored()) << "from the next reading on it is another";
 }
 
 TEST(fast_clock, is_the_kernels_clock_when_told_so) {

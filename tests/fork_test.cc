@@ -259,6 +259,19 @@ TEST_F(fork_of_a_running_runtime, a_context_that_is_cancelled_in_the_child_relea
   detail::destroy_context_callback(r);
 }
 
+TEST_F(fork_of_a_running_runtime, a_timer_that_is_detached_in_the_child_stays_as_it_is) {
+  lone_runtime lone;
+  detail::timer_node& t = lone.start(test::second, [] {});
+  EXPECT_EQ(in_child([&] {
+              lone.timers().lost_in_fork();
+              const std::uint32_t before = t.refs;
+              detail::detach_timer(&t);
+              std::_Exit(t.refs == before ? 20 : 10);
+            }),
+            20);
+  detail::destroy_timer(t);
+}
+
 /// The right order: first become a daemon, then start a runtime.
 TEST(a_daemon, that_starts_its_runtime_after_the_fork_works) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include <base/turn_lock.h>
 #include <support/patience.h>
 #include <support/scale.h>
 #include <verge/detail/lock.h>
@@ -45,6 +46,21 @@ TEST(short_lock, wakes_all_of_many_sleepers) {
   }
   for (auto& t : all) t.join();
   EXPECT_EQ(count, threads * rounds);
+}
+
+/// It would not let them in if it did not know of them.
+TEST(turn_lock, knows_how_many_wait) {
+  detail::turn_lock lock;
+  lock.lock();
+  EXPECT_EQ(lock.waiting(), 0U);
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.emplace_back([&] { const std::lock_guard held(lock); });
+  }
+  EXPECT_TRUE(eventually([&] { return lock.waiting() == 3; }));
+  lock.unlock();
+  for (auto& t : waiting) t.join();
+  EXPECT_EQ(lock.waiting(), 0U);
 }
 
 /// Under a real-time priority a thread that only spins or yields never lets the other run.

@@ -32,6 +32,10 @@ class turn_lock {
 
   /// Whether lock() would have to wait at this moment.
   [[nodiscard]] bool taken() const noexcept { return inner_.taken(); }
+  /// How many threads wait. For tests.
+  [[nodiscard]] unsigned waiting() const noexcept {
+    return waiting_.load(std::memory_order_relaxed);
+  }
 
   /// By a thread that has released it and is about to take it again.
   void let_others_in() const noexcept {

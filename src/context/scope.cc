@@ -43,8 +43,9 @@ void context_scope::arm(clockwork& of) {
   try {
     of.start(t, deadline_, 0);
   } catch (...) {
+    // The caller destroys the scope, whatever the number of shares is. The payload is left
+    // unchanged: the node ends without its destructor.
     timer_ = nullptr;
-    count_shares_alone(1);  // the payload is left unchanged: the node ends without its destructor
     of.free(t);
     throw;
   }

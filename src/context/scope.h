@@ -59,7 +59,7 @@ class [[gnu::visibility("hidden")]] context_scope : public scope_tree<scope_poli
   /// 0 if there is none.
   std::int64_t deadline() const noexcept { return deadline_; }
   /// Starts the timer for the deadline. Throws if the engine does not support it, or is out of
-  /// memory.
+  /// memory: then the scope must be destroyed.
   void arm(clockwork & of);
 
   receiver<context_done> channel();
