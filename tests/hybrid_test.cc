@@ -27,6 +27,8 @@ struct hybrid_access {
   static auto& lock(timer_engine& e, unsigned p) {
     return static_cast<hybrid&>(e).timers_[p]->lock;
   }
+  /// As a thread leaves a timer that it was about to enter when another one has stopped it.
+  static void leave_disarmed(timer_node& t) { hybrid::policy::word(hybrid::as_node(t)).store(0); }
 };
 
 }  // namespace verge::detail
@@ -181,6 +183,17 @@ TEST_F(hybrid_engine, takes_off_what_sends_and_was_armed_after_the_end_had_begun
   EXPECT_EQ(counts().live, 1U);
   detail::detach_timer(&t);
   EXPECT_EQ(counts().live, 0U);
+}
+
+TEST_F(hybrid_engine, counts_no_firing_for_an_entry_whose_timer_was_left_disarmed) {
+  int fired = 0;
+  timer_node& t = start(100, [&] { ++fired; });  // among those that are due soon
+  EXPECT_TRUE(engine().stop(t));
+  hybrid_access::leave_disarmed(t);
+  check_at(now_ + 100);
+  EXPECT_EQ(fired, 0);
+  EXPECT_EQ(engine().totals().started, 1U) << "one, that was stopped";
+  detail::destroy_timer(t);
 }
 
 TEST_F(hybrid_engine, reuses_the_entry_that_a_stopped_timer_left_behind) {
