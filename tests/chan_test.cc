@@ -6,11 +6,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,7 +22,9 @@
 #include <verge/runtime.h>
 #include <verge/task.h>
 #include "support/allocations.h"
+#include "support/patience.h"
 #include "support/stepper.h"
+#include "support/thread_state.h"
 #include "support/token.h"
 
 namespace {
@@ -424,6 +430,32 @@ TEST(chan_state, can_be_filled_and_emptied_under_its_lock) {
   ASSERT_NE(step.to_wake, nullptr) << "a receiver waits for it";
   step.to_wake->wake();
   EXPECT_EQ(h.join(), 2);
+}
+
+/// Another thread has its lock: it waits for that, in every way in which a channel is closed.
+TEST(a_channel_that_is_closed, is_locked) {
+  using state = verge::detail::chan_state<int>;
+  for (const bool in_silence : {false, true}) {
+    state* const c = state::make(1);
+    c->lock();
+    std::atomic<pid_t> id{0};
+    std::atomic<bool> closed{false};
+    std::thread other([&] {
+      id = ::gettid();
+      if (in_silence) {
+        EXPECT_EQ(c->close_in_silence(), nullptr);
+      } else {
+        c->close();
+      }
+      closed = true;
+    });
+    EXPECT_TRUE(
+        verge::test::eventually([&] { return closed || (id != 0 && verge::test::is_asleep(id)); }));
+    EXPECT_FALSE(closed);
+    c->unlock();
+    other.join();
+    state::drop(c);
+  }
 }
 
 }  // namespace

@@ -28,7 +28,10 @@ struct hybrid_access {
     return static_cast<hybrid&>(e).timers_[p]->lock;
   }
   /// As a thread leaves a timer that it was about to enter when another one has stopped it.
-  static void leave_disarmed(timer_node& t) { hybrid::policy::word(hybrid::as_node(t)).store(0); }
+  static void leave_disarmed(timer_node& t) { word(t).store(0); }
+  static std::atomic<std::uint64_t>& word(timer_node& t) {
+    return hybrid::policy::word(hybrid::as_node(t));
+  }
 };
 
 }  // namespace verge::detail
@@ -193,6 +196,19 @@ TEST_F(hybrid_engine, counts_no_firing_for_an_entry_whose_timer_was_left_disarme
   check_at(now_ + 100);
   EXPECT_EQ(fired, 0);
   EXPECT_EQ(engine().totals().started, 1U) << "one, that was stopped";
+  detail::destroy_timer(t);
+}
+
+/// The thread that is entering it takes over what it finds: a time, and nothing else.
+TEST_F(hybrid_engine, gives_a_timer_that_another_thread_is_entering_its_time_only) {
+  namespace word = detail::hybrid_word;
+  timer_node& t = start(second, [] {});
+  auto& its = hybrid_access::word(t);
+  its |= word::entering;
+  EXPECT_TRUE(engine().reset(t, now_ + 2 * second, 0));
+  EXPECT_EQ(its, word::of(now_ + 2 * second, 0) | word::entering);
+  its &= ~word::entering;
+  EXPECT_EQ(check(), 0U);
   detail::destroy_timer(t);
 }
 
