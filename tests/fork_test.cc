@@ -235,7 +235,7 @@ TEST_F(fork_of_a_running_runtime,
   EXPECT_EQ(kept.use_count(), 2) << "the parent's is destroyed, as it will never be called";
 }
 
-class lone_runtime : public test::lone_engine {
+class lone_runtime final : public test::lone_engine {
  public:
   lone_runtime() : lone_engine(engine::hybrid) {}
 };
