@@ -313,9 +313,11 @@ TEST(a_worker, that_could_not_be_started_is_reported_with_the_number_of_those_th
     ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
     threads_to_fail = 1'000'000;
     auto waits = rt.spawn([] {});
+    // On a loaded machine a thread may have been started before: then that one runs the task.
     EXPECT_TRUE(eventually([&] {
       std::lock_guard held(warning_lock);
-      return last_warning.starts_with("1 tasks or callbacks block, and no thread can be started");
+      return waits.done() ||
+             last_warning.starts_with("1 tasks or callbacks block, and no thread can be started");
     })) << last_warning;
     threads_to_fail = 0;
     EXPECT_TRUE(eventually([&] { return waits.done(); })) << "a thread can be created again";
