@@ -224,12 +224,37 @@ TEST(timer_wheel, has_the_exact_time_of_what_is_in_the_heap) {
   ASSERT_EQ(w.near_size(), 0U);
   unsigned steps = 1000;
   for (std::uint32_t id = 1; id <= count; ++id) {
-    ASSERT_TRUE(w.ready(1 << 30, owner, steps));
+    ASSERT_TRUE(w.ready(time_of(id), owner, steps));
     EXPECT_EQ(w.front().id, id);
     EXPECT_EQ(w.front().when, time_of(id));
     w.pop();
   }
   EXPECT_TRUE(w.empty());
+}
+
+/// A sweep goes from one used slot to the next, and what is between them is not looked at.
+TEST(timer_wheel, is_swept_wherever_its_only_slots_are) {
+  struct owner_type {
+    void prefetch(std::uint32_t) {}
+    static std::int64_t when(std::uint32_t, std::uint32_t) { return 0; }
+    static bool stale(std::uint32_t id, std::uint32_t) { return id == 2; }
+  } owner;
+  for (unsigned level = 0; level < 3; ++level) {
+    const unsigned bits = near_bits + level * digit_bits;
+    for (std::int64_t first = 1; first < 64; ++first) {
+      for (const std::int64_t second : {first, first / 2 + 1, std::int64_t{63}}) {
+        SCOPED_TRACE(testing::Message() << "level " << level << ": " << first << ", " << second);
+        wheel_type w(chunks{}, std::int64_t{64} << bits);
+        w.insert((64 + first) << bits, 1, 0);
+        w.insert((64 + second) << bits, 2, 0);
+        ASSERT_NE(w.used(level), 0U);
+        ASSERT_TRUE(w.sweep(owner, 10));
+        ASSERT_EQ(w.describe_violation(), "");
+        ASSERT_EQ(w.size(), 1U);
+        ASSERT_EQ(w.used(level), std::uint64_t{1} << first);
+      }
+    }
+  }
 }
 
 /// Every second one is out of date: in the heap, in small slots, and in slots of many chunks.

@@ -307,6 +307,23 @@ TEST(timing_wheel, needs_no_level_for_the_time_in_which_it_was_empty) {
   EXPECT_EQ(w.next(), 3600 * s + 22 * ms);
 }
 
+TEST(timing_wheel, reads_the_clock_only_for_a_timer_that_is_alone) {
+  timing_wheel w({.tick = ms, .size = 20});
+  int reads = 0;
+  const auto read = [&] { return ++reads, ms; };
+  timing_wheel::hook first;
+  timing_wheel::hook second;
+  w.insert(first, 5 * ms, 0, read);
+  w.move(first, 6 * ms, 0, read);
+  EXPECT_EQ(reads, 2);
+  w.insert(second, 5 * ms, 0, read);
+  w.move(first, 7 * ms, 0, read);
+  w.erase(second);
+  EXPECT_EQ(reads, 2);
+  w.move(first, 8 * ms, 0, read);
+  EXPECT_EQ(reads, 3);
+}
+
 TEST(timing_wheel, lets_a_bucket_be_refilled_while_its_timers_move_down) {
   timing_wheel w({.tick = ms, .size = 2});
   std::vector<timing_wheel::hook> timers(64);

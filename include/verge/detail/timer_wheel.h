@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include <verge/detail/due_run.h>
 #include <verge/detail/quad_heap.h>
 #include <verge/detail/wheel_slots.h>
 
@@ -36,6 +37,8 @@
 ///  - An entry stays when its timer is stopped. The owner of the timers says so when asked: an
 ///    entry is out of date if its token is. sweep() takes such entries out, a few chunks at a time.
 ///  - The entries of a slot with few of them skip the levels below and are put into the heap.
+///  - Those of a slot whose time is over, as when many timers are overdue, are all due: they are
+///    sorted together and taken from there, past levels and heap (due_run.h).
 ///  - Each slot knows the earliest time in it, so that no thread wakes before something is due.
 ///  - Emptying a slot, and sweeping, continue where they left off: a step is at most one chunk.
 ///
@@ -82,8 +85,10 @@ class timer_wheel {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// For a picture of it: the used slots of a level, a bit each, and how many are in the heap.
   [[nodiscard]] std::uint64_t used(int level) const noexcept { return slots_.used(level); }
-  [[nodiscard]] std::size_t near_size() const noexcept { return near_.size(); }
-  [[nodiscard]] std::size_t bytes() const noexcept { return slots_.bytes() + near_.bytes(); }
+  [[nodiscard]] std::size_t near_size() const noexcept { return near_.size() + run_.size(); }
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return slots_.bytes() + near_.bytes() + run_.bytes();
+  }
 
   /// After this the next insert() does not throw. Throws std::bad_alloc.
   void reserve() {
@@ -99,7 +104,7 @@ class timer_wheel {
 
   /// No later than the key of any entry; 0 if there is none.
   [[nodiscard]] std::int64_t first() const noexcept {
-    std::int64_t t = near_.empty() ? none : near_.front().when;
+    std::int64_t t = first_near();
     if (slots_.any()) t = std::min(t, first_far());
     return t == none ? 0 : t;
   }
@@ -120,22 +125,30 @@ class timer_wheel {
   template <class Owner>
   bool ready(std::int64_t now, Owner& owner, unsigned& steps) noexcept {
     for (;;) {
-      const std::int64_t near = near_.empty() ? none : near_.front().when;
+      const std::int64_t near = first_near();
       const std::int64_t far = slots_.any() ? first_far() : none;
-      if (far > now || far >= near) return near <= now;
+      if (far > now || far >= near) {
+        if (!run_.empty()) owner.prefetch(run_.id_ahead());
+        return near <= now;
+      }
       if (steps == 0) return false;
       --steps;
-      if (!step(owner)) return false;
+      if (!step(now, owner)) return false;
     }
   }
   /// After ready().
   [[nodiscard]] head front() const noexcept {
+    if (run_is_first()) return head_of(run_.front());
     const near_id who{near_.front().node};
     return {near_.front().when, who.id(), who.token()};
   }
   /// Takes front() out. The next insert() does not throw.
   void pop() noexcept {
-    near_.pop();
+    if (run_is_first()) {
+      run_.pop();
+    } else {
+      near_.pop();
+    }
     --size_;
   }
 
@@ -158,10 +171,15 @@ class timer_wheel {
   bool give(timer_wheel& to, std::size_t about) noexcept {
     while (size_ != 0) {
       if (about == 0) return true;
-      if (!near_.empty()) {
-        const head h = front();
+      if (const bool from_run = run_.size() != 0; from_run || !near_.empty()) {
+        const head h = from_run ? head_of(run_.back()) : front();
         if (!to.put(h.when, h.id, h.token)) return false;
-        pop();
+        if (from_run) {
+          run_.drop_back();
+        } else {
+          near_.pop();
+        }
+        --size_;
         ++to.size_;
         --about;
         continue;
@@ -187,6 +205,8 @@ class timer_wheel {
   void clear(F&& f) noexcept {
     for (const auto& e : near_) f(near_id{e.node}.id(), near_id{e.node}.token());
     near_.clear();
+    run_.clear(f);
+    run_.release();
     while (slots_.any()) {
       const int p = first_place();
       for (chunk* c = slots_[p].first; c != nullptr; c = c->next) {
@@ -207,17 +227,21 @@ class timer_wheel {
   /// What is wrong with it, in words; empty if nothing is.
   [[nodiscard]] std::string describe_violation() const {
     if (!near_.verify()) return near_.describe_violation();
-    std::size_t seen = near_.size();
-    for (int p = 0; p < slots::places; ++p) {
-      const chunk* const first = slots_[p].first;
-      const bool marked = slots_.uses(p);
-      if (marked != (first != nullptr)) return "slot " + std::to_string(p) + " is marked wrongly";
-      if (!marked) continue;
-      if (!slots_.uses_level(p / 64)) return "a used level is not marked";
-      if (p != draining_ && slots::start_of(p, base_) <= base_) {
-        return "slot " + std::to_string(p) + " should have been emptied";
+    std::size_t seen = near_.size() + run_.size();
+    for (int level = 0; level * 64 < slots::places; ++level) {
+      const std::uint64_t filled = filled_slots(level);
+      if (const std::uint64_t wrong = filled ^ slots_.used(level); wrong != 0) {
+        return "slot " + std::to_string(level * 64 + std::countr_zero(wrong)) +
+               " is marked wrongly";
       }
-      for (const chunk* c = first; c != nullptr; c = c->next) seen += c->count;
+      if (filled != 0 && !slots_.uses_level(level)) return "a used level is not marked";
+      for (std::uint64_t left = filled; left != 0; left &= left - 1) {
+        const int p = level * 64 + std::countr_zero(left);
+        if (p != draining_ && slots::start_of(p, base_) <= base_) {
+          return "slot " + std::to_string(p) + " should have been emptied";
+        }
+        for (const chunk* c = slots_[p].first; c != nullptr; c = c->next) seen += c->count;
+      }
     }
     if (seen == size_) return {};
     return std::to_string(seen) + " entries found, " + std::to_string(size_) + " counted";
@@ -233,8 +257,12 @@ class timer_wheel {
   /// A slot of up to this many chunks has few entries, unless the heap has this many already.
   static constexpr std::uint32_t small_slot = 4;
   static constexpr std::size_t small_heap = 1024;
+  /// From how many entries on, at least about, sorting them together pays.
+  static constexpr std::size_t worth_a_run = 32;
   static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
   static constexpr int none_draining = -1;
+  /// Where the entries of the slot that is being emptied are put.
+  enum class into : std::uint8_t { levels, heap, run };
 
   /// A timer as the heap knows it: id and token in place of an address, which the heap never reads.
   struct near_timer;
@@ -257,11 +285,37 @@ class timer_wheel {
   [[nodiscard]] int first_place() const noexcept {
     return draining_ != none_draining ? draining_ : slots_.first();
   }
+  /// The slots of a level that have entries, a bit each. Four at a time, as tests ask after each of
+  /// millions of schedules, and most levels are empty.
+  [[nodiscard]] std::uint64_t filled_slots(int level) const {
+    std::uintptr_t any[4] = {};
+    for (int i = 0; i < 64; i += 4) {
+      for (int k = 0; k < 4; ++k) {
+        any[k] |= reinterpret_cast<std::uintptr_t>(slots_[level * 64 + i + k].first);
+      }
+    }
+    std::uint64_t filled = 0;
+    if ((any[0] | any[1] | any[2] | any[3]) == 0) return filled;
+    for (int i = 0; i < 64; ++i) {
+      filled |= static_cast<std::uint64_t>(slots_[level * 64 + i].first != nullptr) << i;
+    }
+    return filled;
+  }
+
   /// The earliest time in the slots.
   [[nodiscard]] std::int64_t first_far() const noexcept {
     const std::int64_t min = slots_[slots_.first()].min;
     return draining_ == none_draining ? min : std::min(min, slots_[draining_].min);
   }
+
+  /// The earliest time in heap and run. What is still being gathered counts as in its slot.
+  [[nodiscard]] std::int64_t first_near() const noexcept {
+    return std::min(near_.empty() ? none : near_.front().when, run_.first());
+  }
+  [[nodiscard]] bool run_is_first() const noexcept {
+    return !run_.empty() && (near_.empty() || run_.first() <= near_.front().when);
+  }
+  static head head_of(const due_run::entry& e) noexcept { return {e.when, e.id, e.token}; }
 
   bool put(std::int64_t when, std::uint32_t id, std::uint32_t token) noexcept {
     const auto time = static_cast<std::uint64_t>(when);
@@ -289,39 +343,52 @@ class timer_wheel {
 
   /// Empties one chunk of the first slot into what is below. False if there is no memory.
   template <class Owner>
-  bool step(Owner& owner) noexcept {
+  bool step(std::int64_t now, Owner& owner) noexcept {
     const int p = first_place();
+    const int level = p / 64;
     const std::int64_t start = slots::start_of(p, base_);
-    // The next slot may be emptied before its time, by a caller that asks what will be due.
+    const std::int64_t end = start + (std::int64_t{1} << slots::shift_of(level));
     chunk& c = *slots_[p].first;
     if (draining_ == none_draining) {
+      // The next slot may be emptied before its time, by a caller that asks what will be due.
       base_ = std::max(base_, start);
       draining_ = p;
-      draining_is_small_ = c.below < small_slot && near_.size() < small_heap;
+      draining_into_ = where_to(c, start, level, end <= now);
     }
-    const int level = p / 64;
     if (c.next != nullptr) slots::prefetch(c.next);
     // Few entries are put straight into the heap, which takes them faster than the levels between,
     // and under the exact time, so that no thread wakes 65 us early. For many the marks are exact
     // enough: something is due all the time.
-    const bool few = draining_is_small_;
-    const bool ask = level == 0 || level > marked_levels || few;
+    const bool ask = level == 0 || level > marked_levels || draining_into_ != into::levels;
     if (ask) prefetch_all(c, owner);
     if (level == 0 && c.next == nullptr) prefetch_slot_after(p, owner);
-    const std::int64_t end = start + (std::int64_t{1} << slots::shift_of(level));
     while (c.count != 0) {
       const entry e = c.entries[c.count - 1];
       const std::uint32_t token = e.token();
       const std::int64_t when = ask ? owner.when(e.id, token) : slots::lower_bound_of(e, p, start);
       if (when == 0) {
         --size_;
-      } else if (!(few && when < end ? put_near(when, e.id, token) : put(when, e.id, token))) {
+      } else if (draining_into_ == into::run && when >= start && when < end) {
+        run_.gather(when, e.id, token);
+      } else if (!(draining_into_ == into::heap && when < end ? put_near(when, e.id, token)
+                                                              : put(when, e.id, token))) {
         return false;
       }
       --c.count;
     }
     drop_first_chunk(p);
+    if (draining_ == none_draining && draining_into_ == into::run) run_.sort();
     return true;
+  }
+
+  /// Decides for a slot, of which c is the first chunk, where its entries are put.
+  into where_to(const chunk& c, std::int64_t start, int level, bool is_over) noexcept {
+    const std::size_t most = std::size_t{c.below} * slots::per_chunk + c.count;
+    if (is_over && most >= worth_a_run && run_.size() == 0 &&
+        run_.begin(start, slots::shift_of(level), most)) {
+      return into::run;
+    }
+    return c.below < small_slot && near_.size() < small_heap ? into::heap : into::levels;
   }
 
   /// The slots of the lowest level often have few entries, too few for their cache misses to
@@ -409,15 +476,19 @@ class timer_wheel {
       --size_;
     }
     sweep_.heap_index = i;
-    if (i == 0) near_.shrink();
+    if (i == 0) {
+      near_.shrink();
+      if (run_.size() == 0 && draining_ == none_draining) run_.release();
+    }
     return i == 0;
   }
 
   std::int64_t base_;  ///< the wheel's own time: what is due before the next block is in the heap
   std::size_t size_ = 0;
   int draining_ = none_draining;  ///< the slot that is being emptied
-  bool draining_is_small_ = false;
+  into draining_into_ = into::levels;
   quad_heap<near_timer, numbers_only> near_;
+  due_run run_;
   sweeper sweep_;
   slots slots_;
 };
