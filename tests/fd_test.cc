@@ -62,6 +62,17 @@ TEST_F(any_fd, a_full_pipe_makes_the_writer_wait) {
   EXPECT_TRUE(all == much);
 }
 
+/// The kernel says no more than that there is an error: there is no room, and there will be none.
+TEST_F(any_fd, a_writer_that_waits_is_told_that_there_is_no_reader) {
+  auto [from, to] = make_pipe().or_throw();
+  const std::string much(1 << 20, 'x');
+  auto writer =
+      rt.spawn([&t = to, &much]() -> task<io_result> { co_return co_await t.write_all(much); });
+  ASSERT_TRUE(eventually([&t = to] { return has_writer(t); }));
+  from.close();
+  EXPECT_EQ(writer.join().error, std::errc::broken_pipe);
+}
+
 TEST_F(any_fd, writing_to_a_pipe_without_readers_is_an_error_and_no_signal) {
   ASSERT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL) << "or the test would show nothing";
   auto [from, to] = make_pipe().or_throw();
@@ -206,6 +217,18 @@ TEST(fd_in_simulated_time, is_rejected_and_remains_owned_by_the_caller) {
   const int number = ::eventfd(0, EFD_CLOEXEC);
   EXPECT_EQ(fd::adopt(number).error, net_errc::simulated_time);
   EXPECT_EQ(::close(number), 0);
+}
+
+TEST(a_pipe_in_simulated_time, is_refused_and_leaves_no_descriptor) {
+  simulation sim;
+  const auto lowest_free = [] {
+    const int number = ::dup(2);
+    ::close(number);
+    return number;
+  };
+  const int before = lowest_free();
+  EXPECT_EQ(make_pipe().error, net_errc::simulated_time);
+  EXPECT_EQ(lowest_free(), before);
 }
 
 /// A descriptor has a reference to its poller, so that shows when it is destroyed.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <verge/runtime.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include <support/as_default.h>
 #include <support/net_fixture.h>
+#include <support/patience.h>
 
 namespace verge::test {
 namespace {
@@ -61,6 +63,22 @@ TEST_F(net, a_connected_datagram_socket_has_a_peer_and_hears_that_it_is_not_ther
     co_await a.send("hello?");
     EXPECT_EQ((co_await a.receive(bytes)).error, std::errc::connection_refused);
   });
+}
+
+/// The kernel reports an error, and nothing to read.
+TEST_F(net, a_receiver_that_waits_hears_that_a_peer_is_not_there) {
+  as_default here(rt);
+  auto a = udp_socket::bind(endpoint::loopback(0)).or_throw();
+  auto b = udp_socket::bind(endpoint::loopback(0)).or_throw();
+  EXPECT_FALSE(a.connect(b.local().or_throw()));
+  b.close();
+  auto receiver = rt.spawn([&a]() -> task<std::error_code> {
+    bytes64 bytes;
+    co_return (co_await a.receive(bytes)).error;
+  });
+  ASSERT_TRUE(eventually([&] { return has_reader(a); }));
+  EXPECT_TRUE(a.send("hello?").wait());
+  EXPECT_EQ(receiver.join(), std::errc::connection_refused);
 }
 
 TEST_F(net, several_may_receive_at_once) {
@@ -136,6 +154,47 @@ TEST_F(net, unix_sockets_connect_by_path_and_clean_up_behind_themselves) {
   EXPECT_FALSE(path.exists());
 }
 
+TEST_F(net, an_empty_datagram_is_not_the_end_of_a_descriptor_that_was_adopted) {
+  rt.run([]() -> task<> {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    auto from = fd::adopt(ends[0]).or_throw();
+    EXPECT_EQ(::send(ends[1], "", 0, 0), 0);
+    EXPECT_EQ(::send(ends[1], "next", 4, 0), 4);
+    bytes64 bytes;
+    const io_result empty = co_await from.read_some(bytes);
+    EXPECT_EQ(empty.bytes, 0U);
+    EXPECT_FALSE(empty.error) << empty.error.message();
+    EXPECT_EQ((co_await from.read_some(bytes)).bytes, 4U);
+    ::close(ends[1]);
+  });
+}
+
+/// Programs write them down, and other programs read them.
+TEST(net_errors, keep_their_numbers) {
+  int number = 0;
+  for (const net_errc e :
+       {net_errc::closed, net_errc::deadline_exceeded, net_errc::end_of_stream,
+        net_errc::not_pollable, net_errc::runtime_ended, net_errc::simulated_time,
+        net_errc::bad_address, net_errc::timed_out, net_errc::cancelled}) {
+    EXPECT_EQ(make_error_code(e).value(), ++number);
+  }
+}
+
+/// Its name is removed once: after that it may be another listener's.
+TEST_F(net, a_listener_that_was_closed_leaves_its_path_to_the_next) {
+  const scratch_path path;
+  as_default here(rt);
+  {
+    auto first = unix_listener::listen(path.at()).or_throw();
+    EXPECT_FALSE(first.close());
+    const auto next = unix_listener::listen(path.at()).or_throw();
+    first = unix_listener();
+    EXPECT_TRUE(path.exists());
+  }
+  EXPECT_FALSE(path.exists());
+}
+
 TEST_F(net, unix_sockets_have_abstract_names_pairs_and_datagrams) {
   rt.run([]() -> task<> {
     const auto name = endpoint::path("@verge_net_test_" + std::to_string(getpid())).or_throw();
@@ -146,6 +205,8 @@ TEST_F(net, unix_sockets_have_abstract_names_pairs_and_datagrams) {
     auto [near, far] = unix_conn::pair().or_throw();
     co_await near.write_all("over the pair");
     EXPECT_EQ((co_await far.read_some(bytes)).bytes, 13u);
+    EXPECT_FALSE(near.close());
+    EXPECT_EQ((co_await far.read_some(bytes)).error, net_errc::end_of_stream);
     auto [a, b] = unix_datagram::pair().or_throw();
     co_await a.send("one");
     co_await a.send("two");

@@ -436,6 +436,7 @@ TEST(net_and_runtimes, a_runtime_that_ends_tells_threads_that_wait_for_its_socke
   EXPECT_EQ(ends.far.read_some(bytes).wait().error, net_errc::runtime_ended);
   EXPECT_EQ(ends.far.set_deadline(clock::now() + 1s), net_errc::runtime_ended);
   EXPECT_EQ(ends.far.set_deadline(clock::now() + 1s), std::errc::operation_canceled);
+  EXPECT_EQ(ends.far.set_deadline(clock::now() - 1s), net_errc::runtime_ended);
   EXPECT_FALSE(ends.far.close());
 }
 

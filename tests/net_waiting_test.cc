@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <verge/runtime.h>
 #include <verge/timeout.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <optional>
 #include <stdexcept>
@@ -18,7 +20,39 @@
 #include <support/as_default.h>
 #include <support/net_fixture.h>
 #include <support/patience.h>
+#include <support/replaced.h>
 #include <support/scale.h>
+
+namespace {
+
+/// While it is there, accept4() finds no descriptor left, and is called at these times.
+std::atomic<std::vector<verge::clock::time_point>*> refused_accepts{nullptr};
+/// Connecting takes longer than the call: as it does to another machine.
+std::atomic<bool> connects_later{false};
+
+}  // namespace
+
+// NOLINTBEGIN: replacements have the names and types of what they replace.
+extern "C" {
+
+int accept4(int fd, sockaddr* from, socklen_t* size, int flags) {
+  if (auto* const times = refused_accepts.load()) {
+    times->push_back(verge::clock::now());
+    errno = EMFILE;
+    return -1;
+  }
+  return VERGE_ORIGINAL(accept4)(fd, from, size, flags);
+}
+
+int connect(int fd, const sockaddr* to, socklen_t size) {
+  const int result = VERGE_ORIGINAL(connect)(fd, to, size);
+  if (result != 0 || !connects_later) return result;
+  errno = EINPROGRESS;
+  return -1;
+}
+
+}  // extern "C"
+// NOLINTEND
 
 namespace verge::test {
 namespace {
@@ -129,6 +163,22 @@ TEST_F(net, accept_waits_while_descriptors_are_short_and_loses_nothing) {
   limit.reset();
   EXPECT_FALSE(server.join());
   EXPECT_EQ(accepted, connections);
+}
+
+TEST_F(net, an_accept_without_descriptors_waits_twice_as_long_each_time) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  constexpr std::size_t enough = 6;
+  std::vector<clock::time_point> times;
+  times.reserve(1000);
+  refused_accepts = &times;
+  EXPECT_EQ(timeout(listener.accept(), 130ms).wait().error, net_errc::timed_out);
+  refused_accepts = nullptr;
+  // At 0, 2, 6, 14, 30, 62 and 126 ms, or later.
+  EXPECT_LE(times.size(), enough + 1);
+  for (std::size_t i = 1; i < times.size(); ++i) {
+    EXPECT_GE(times[i] - times[i - 1], 1ms * (1 << i)) << i;
+  }
 }
 
 TEST_F(net, an_accept_that_waits_for_descriptors_can_be_ended_in_every_way) {
@@ -292,6 +342,20 @@ TEST_F(net, a_limit_on_connecting_does_not_limit_the_connection) {
   auto near = tcp_conn::connect(listener.local().or_throw(), 10s).wait().or_throw();
   auto far = listener.accept().wait().or_throw();
   EXPECT_TRUE(near.write_all("x").wait());
+}
+
+TEST_F(net, a_limit_on_connecting_ends_when_the_connection_is_there) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  connects_later = true;
+  const auto fired = rt.stats().total.timers_fired;
+  auto near = tcp_conn::connect(listener.local().or_throw(), 20ms);
+  auto made = near.wait();
+  connects_later = false;
+  if (made.error == net_errc::deadline_exceeded) GTEST_SKIP() << "the machine is too slow";
+  ASSERT_TRUE(made);
+  EXPECT_TRUE(eventually([&] { return rt.stats().total.timers_fired > fired; }));
+  EXPECT_TRUE(made->write_all("x").wait());
 }
 
 }  // namespace

@@ -452,6 +452,13 @@ TEST(poller, invalid_or_already_open_or_closed_descriptors_are_rejected) {
   EXPECT_EQ(second.calls, 0);
   EXPECT_FALSE(p.close(pipe.out.get()));
   EXPECT_FALSE(p.has_sources());
+
+  // It is still open, and no longer the first one's.
+  EXPECT_FALSE(p.open(pipe.out.get(), second));
+  p.poll(0);
+  EXPECT_EQ(first.calls, 1);
+  EXPECT_EQ(second.calls, 1);
+  EXPECT_FALSE(p.close(pipe.out.get()));
 }
 
 // The first source's call delays the poll, which holds the second one's event, while that

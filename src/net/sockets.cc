@@ -182,6 +182,17 @@ std::error_code descriptor::set_deadline(bool read, bool write, std::int64_t whe
   return get()->set_deadline(read, write, due, slack == detail::precise_slack);
 }
 
+namespace {
+
+/// Whether each read returns one message, which may be empty: zero bytes are not the end then.
+bool has_datagrams(int number) noexcept {
+  int type = 0;
+  socklen_t size = sizeof type;
+  return ::getsockopt(number, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_DGRAM;
+}
+
+}  // namespace
+
 result<fd> fd::adopt(int number) {
   struct stat about {};
   if (::fstat(number, &about) != 0) return {{}, last_error()};
@@ -190,7 +201,7 @@ result<fd> fd::adopt(int number) {
   if (S_ISREG(about.st_mode) || S_ISDIR(about.st_mode)) return {{}, net_errc::not_pollable};
   const detail::io_descriptor::traits t{.socket = S_ISSOCK(about.st_mode),
                                         .tcp = false,
-                                        .stream = true,
+                                        .stream = !has_datagrams(number),
                                         .pipe = S_ISFIFO(about.st_mode)};
   auto made = detail::io_descriptor::make(number, t, detail::net_home::here());
   std::error_code e = made.get()->attach();
