@@ -15,6 +15,8 @@
 #include <system_error>
 #include <utility>
 
+#include "table_check.h"
+
 namespace verge::server {
 
 namespace {
@@ -25,7 +27,7 @@ using rocksdb::IOStatus;
 
 class syncing_file_system final : public rocksdb::FileSystemWrapper {
  public:
-  syncing_file_system() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  syncing_file_system() : FileSystemWrapper(file_system_with_checked_tables()) {}
 
   const char* Name() const override { return "verge: synced old logs"; }
 
@@ -87,7 +89,7 @@ class cut_file final : public rocksdb::FSSequentialFileOwnerWrapper {
 class cutting_file_system final : public rocksdb::FileSystemWrapper {
  public:
   explicit cutting_file_system(const std::vector<log_cut>& cuts)
-      : FileSystemWrapper(rocksdb::FileSystem::Default()) {
+      : FileSystemWrapper(file_system_with_checked_tables()) {
     for (const log_cut& c : cuts) sizes_[name_of(c.path)] = c.size;
   }
 

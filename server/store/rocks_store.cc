@@ -162,7 +162,9 @@ rocksdb::Options rocks_store::options_for(const rocks_options& o) {
   table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
   table.metadata_block_size = 4096;
   table.pin_top_level_index_and_filter = true;
+  // table_check.cc knows this version and this checksum, and refuses all others.
   table.format_version = 5;
+  table.checksum = rocksdb::kXXH3;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.statistics = rocksdb::CreateDBStatistics();
   options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);

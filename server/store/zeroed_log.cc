@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "table_check.h"
+
 namespace verge::server {
 
 namespace {
@@ -91,7 +93,7 @@ class zeroed_log final : public rocksdb::FSWritableFileOwnerWrapper {
 class zeroing_file_system final : public rocksdb::FileSystemWrapper {
  public:
   explicit zeroing_file_system(counter zeros)
-      : FileSystemWrapper(rocksdb::FileSystem::Default()), zeros_(std::move(zeros)) {}
+      : FileSystemWrapper(file_system_with_checked_tables()), zeros_(std::move(zeros)) {}
 
   const char* Name() const override { return "verge: zeroed logs"; }
 

@@ -28,8 +28,10 @@ std::string folder_of(std::string_view path) {
 std::string name_in(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 
 std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::string bytes(fs::exists(path) ? fs::file_size(path) : 0, '\0');
+  std::ifstream(path, std::ios::binary)
+      .read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return bytes;
 }
 
 void overwrite(std::string& contents, std::uint64_t at, std::string_view bytes) {

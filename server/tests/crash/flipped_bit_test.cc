@@ -16,6 +16,7 @@
 #include "amount.h"
 #include "crowd.h"
 #include "process.h"
+#include "support/last_words.h"
 
 namespace verge::crash {
 namespace {
@@ -31,8 +32,10 @@ contents read_files(const std::string& directory) {
   for (const auto& file : fs::directory_iterator(directory)) {
     const std::string name = file.path().filename();
     if (name.starts_with("LOG") || name == "LOCK") continue;
-    std::ifstream in(file.path(), std::ios::binary);
-    all[name] = {std::istreambuf_iterator<char>(in), {}};
+    std::string& bytes = all[name];
+    bytes.resize(file.file_size());
+    std::ifstream(file.path(), std::ios::binary)
+        .read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   return all;
 }
@@ -100,6 +103,7 @@ class flipped_bit : public testing::Test {
 };
 
 TEST_F(flipped_bit, is_noticed_or_does_not_matter) {
+  server::test::last_words flip;
   std::mt19937_64 random(seed_of(1));
   std::map<std::string, std::vector<std::string>> kinds;
   for (const auto& [name, bytes] : files_) {
@@ -127,8 +131,9 @@ TEST_F(flipped_bit, is_noticed_or_does_not_matter) {
       const int bit = static_cast<int>(random() % 8);
       bytes[at] = static_cast<char>(bytes[at] ^ (1 << bit));
       bool said = false;
-      EXPECT_THAT(silent_faults(flipped, &said), IsEmpty())
-          << "bit " << bit << " of byte " << at << " of " << bytes.size() << " of " << name;
+      flip.set("bit " + std::to_string(bit) + " of byte " + std::to_string(at) + " of " +
+               std::to_string(bytes.size()) + " of " + name);
+      EXPECT_THAT(silent_faults(flipped, &said), IsEmpty()) << flip.text();
       noticed += said ? 1 : 0;
     }
     EXPECT_GT(noticed, 0) << "no flipped bit was noticed in " << kind;

@@ -11,7 +11,6 @@ namespace verge::crash {
 namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
-constexpr std::int64_t millisecond = 1'000'000;
 
 std::uint64_t number_in(const std::string& text, std::size_t word) {
   std::size_t at = 0;

@@ -20,6 +20,8 @@
 /// commands, as far as time lets it.
 namespace verge::crash {
 
+inline constexpr std::int64_t millisecond = 1'000'000;
+
 struct play_options {
   std::size_t most_in_window{24};
   std::size_t longest_body{2'000};

@@ -21,6 +21,7 @@
 
 #include "amount.h"
 #include "client.h"
+#include "player.h"
 #include "process.h"
 #include "wall_clock.h"
 
@@ -30,7 +31,6 @@ namespace {
 using namespace std::chrono_literals;
 using steady = std::chrono::steady_clock;
 
-constexpr std::int64_t millisecond = 1'000'000;
 constexpr std::int64_t hour = 3'600'000 * millisecond;
 constexpr std::size_t at_once = 1000;
 
