@@ -71,12 +71,12 @@ void connection::deliver(reply r) {
 }
 
 void connection::flush() noexcept {
+  send_now();
   bool slow = false;
   bool room = false;
   bool replies = false;
   {
     std::lock_guard held(lock_);
-    if (!slow_) send_now();
     slow = slow_;
     room = has_room() && std::exchange(wants_room_, false);
     replies = room_for_replies(0) != 0 && std::exchange(wants_replies_, false);
@@ -91,17 +91,27 @@ void connection::notify(bool room, bool replies) {
   if (replies) house_.to.submit({shared_from_this(), command(verb::go_on)});
 }
 
-/// Under the lock.
+/// Sends without `lock_`: a client that has its reply sends its next command at once, often before
+/// this call returns, and the reading task, which needs that lock, would wait in the kernel.
 void connection::send_now() noexcept {
   constexpr int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-  ssize_t n = std::ssize(out_);
-  if (!closed_) n = ::send(conn_.native_handle(), out_.data(), out_.size(), flags);
+  const std::lock_guard alone(sending_);
+  {
+    std::lock_guard held(lock_);
+    if (slow_) return;
+    leaving_.swap(out_);
+  }
+  ssize_t n = std::ssize(leaving_);
+  if (!closed_) n = ::send(conn_.native_handle(), leaving_.data(), leaving_.size(), flags);
+  std::lock_guard held(lock_);
   if (n > 0) {
     sent(static_cast<std::size_t>(n));
-    out_.erase(0, static_cast<std::size_t>(n));
+    leaving_.erase(0, static_cast<std::size_t>(n));
   }
   // An idle connection does not keep the room of a large reply.
-  if (out_.empty() && out_.capacity() > read_next) out_.shrink_to_fit();
+  if (leaving_.empty() && leaving_.capacity() > read_next) leaving_.shrink_to_fit();
+  // Nothing was delivered meanwhile, as the committer does that as well.
+  leaving_.swap(out_);
   slow_ = !out_.empty();
 }
 
@@ -127,7 +137,7 @@ std::size_t connection::admits(std::size_t said) noexcept {
 }
 
 void connection::close() noexcept {
-  std::lock_guard held(lock_);
+  const std::scoped_lock held(sending_, lock_);
   if (!std::exchange(closed_, true)) static_cast<void>(conn_.close());
 }
 

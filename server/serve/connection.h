@@ -24,8 +24,9 @@
 ///
 /// Ground rules: the parser and reading belong to the reading task. What is to be sent, `out_`, is
 /// under `lock_`, and so is which side sends: the committer, or, while `slow_` is set, the writing
-/// task. The writing task alone closes the socket, under the lock, so that the number that the
-/// committer sends to is this socket's.
+/// task. The committer sends under `sending_`, and not under `lock_`, which the reading task needs
+/// for the next command. The writing task alone closes the socket, under both, so that the number
+/// that the committer sends to is this socket's. `sending_` is taken first.
 ///
 /// Memory. All that is on its way is counted, for the connection and for all of them: bytes that
 /// were read and are no command yet, with what is announced of a body; commands that are not
@@ -111,12 +112,14 @@ class connection final : public client, public std::enable_shared_from_this<conn
   std::size_t in_parser_{0};  ///< as the house has it
   bool half_closed_{false};   ///< the broker knows
 
+  std::mutex sending_;
+  std::string leaving_;  ///< what the committer sends; under `sending_`
   std::mutex lock_;
   std::string out_;
   std::size_t pending_{0};  ///< bytes of replies that are not sent yet
   bool slow_{false};        ///< the socket is full, or has failed: the writing task sends
   bool left_{false};
-  bool closed_{false};
+  bool closed_{false};                 ///< written under both locks
   bool wants_room_{false};             ///< the reading task waits
   bool wants_replies_{false};          ///< the broker waits, with commands that were submitted
   std::deque<std::size_t> under_way_;  ///< the weights of commands, in their order
