@@ -8,12 +8,18 @@
 //   VERGE_SCHEDULE='waiting@90, del|run=0101' explorer_test --gtest_filter=...
 //
 // runs that one schedule, prints each step, and skips every other scenario.
+//
+// VERGE_EXPLORE=all runs schedules as well that differ from others only by the order of independent
+// steps (./dev check schedules).
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +71,14 @@ inline std::optional<std::string> schedule_to_replay(const std::string& name, bo
   return std::string(text.substr(cut + 1));
 }
 
+/// A bound that no schedule reaches: with one, there are no sleep sets.
+inline constexpr int more_than_any_has = explorer::most_steps;
+
+inline bool explores_all() {
+  const char* set = std::getenv("VERGE_EXPLORE");
+  return set != nullptr && std::string_view(set) == "all";
+}
+
 /// Every n-th of a list.
 template <class Scenario>
 std::vector<Scenario> thinned(const std::vector<Scenario>& list, std::size_t n) {
@@ -73,12 +87,26 @@ std::vector<Scenario> thinned(const std::vector<Scenario>& list, std::size_t n) 
   return few;
 }
 
+/// What the states of a scenario look like to the checks; its schedules are added to `schedules`.
+template <class World, class Scenario>
+std::set<std::uint64_t> states_of(const Scenario& s, int preemptions, std::uint64_t& schedules) {
+  std::set<std::uint64_t> states;
+  explorer e;
+  World w(e, s);
+  w.states = &states;
+  const outcome all = e.explore(w, preemptions);
+  EXPECT_FALSE(all.failed);
+  schedules += all.schedules;
+  return states;
+}
+
 /// Explores each in its own World. `name_of_one` returns its name.
 template <class World, class Scenario, class Name>
 exploration explore_each(const std::string& what, const std::vector<Scenario>& list,
                          int preemptions, Name name_of_one) {
   exploration sum;
   explorer e;
+  if (preemptions == any_number && explores_all()) preemptions = more_than_any_has;
   for (const Scenario& s : list) {
     const std::string name = name_of_one(s);
     bool asked = false;

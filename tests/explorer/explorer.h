@@ -22,6 +22,11 @@
 // could continue, everything from here on has been seen, and the schedule just runs to its end. Not
 // with a bound on preemptions, which the exchanged schedule may exceed.
 //
+// A step is more than its access: it goes on to the thread's next one, and what it changes
+// meanwhile may be seen by others. A program whose steps do that says afterwards what each has
+// touched (touches()), its own notes included: whatever a check reads. Every state that can be
+// reached is reached all the same, so that inspect() sees each.
+//
 // Steps happen one after the other, as if every atomic were sequentially consistent. What a weaker
 // memory model allows besides is explored if the atomics say so: weak_memory.h.
 //
@@ -29,6 +34,7 @@
 // the explorer runs only that and describes each step.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -71,13 +77,24 @@ struct outcome {
 
 inline constexpr int any_number = std::numeric_limits<int>::max();
 
-/// What a step accesses. No place: it may concern everything.
+/// What a step accesses. No place: it may concern everything, unless the program tells.
 struct access {
   const void* place = nullptr;
   bool writes = true;
+  bool is_told = false;  ///< by touches(), while the step is made
   [[nodiscard]] bool independent_of(const access& other) const {
     if (place == nullptr || other.place == nullptr) return false;
     return place != other.place || (!writes && !other.writes);
+  }
+};
+
+/// What a step has touched: a bit for each part of the program's state, by numbers of its own,
+/// which are the same in every schedule.
+struct footprint {
+  std::uint64_t reads = 0;
+  std::uint64_t writes = 0;
+  [[nodiscard]] bool independent_of(const footprint& other) const {
+    return (writes & (other.reads | other.writes)) == 0 && (other.writes & reads) == 0;
   }
 };
 
@@ -85,6 +102,7 @@ class explorer {
  public:
   static constexpr std::size_t most_threads = 4;
   static constexpr std::size_t most_steps = 2000;
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
   /// Runs p under all schedules with a limited number of preemptions; stops at the first failure.
   outcome explore(program& p, int preemptions = any_number) {
@@ -161,6 +179,12 @@ class explorer {
     wait_for(w, a);
   }
 
+  /// The step that is being made touches these parts of the program's state.
+  void touches(footprint f) {
+    made_.reads |= f.reads;
+    made_.writes |= f.writes;
+  }
+
   /// The thread has read the place whose writes `stamp` counts.
   void looked_at(const std::uint32_t& stamp) {
     threads_[current_].looked = &stamp;
@@ -230,11 +254,13 @@ class explorer {
     bool coasts;        ///< only sleeping threads could continue
     unsigned sleeping;  ///< a bit for each thread
     int preemptions;
+    footprint made[most_threads];  ///< by the step of each thread that sleeps or was tried
   };
 
   void execute(program& p) {
     program_ = &p;
     step_ = 0;
+    decided_ = none;
     preemptions_ = 0;
     sleeping_ = 0;
     coasting_ = false;
@@ -325,6 +351,7 @@ class explorer {
     if (step_ < path_.size()) {
       d = &path_[step_];
     } else {
+      settle();
       path_.push_back(look_around());
       d = &path_.back();
       if (d->count == 0) {
@@ -342,31 +369,47 @@ class explorer {
     if (next >= program_->threads() || threads_[next].done || !threads_[next].pending.over()) {
       fail("repetition", "the program does not do the same when it is run again");
     }
-    fall_asleep(*d, next);
+    coasting_ = coasting_ || d->coasts;
+    decided_ = step_;
+    step_made_ = threads_[next].step;
+    made_ = {};
     preemptions_ = d->preemptions + (d->could_stay && d->chosen != 0 ? 1 : 0);
     ++step_;
     schedule_ += static_cast<char>('0' + next);
     return next;
   }
 
-  /// Those that have been tried here sleep, and those that slept, unless the step wakes them.
-  void fall_asleep(const decision& d, std::size_t next) {
-    coasting_ = coasting_ || d.coasts;
+  /// A step has been made, and what it touched is known. Those that had been tried in its place
+  /// sleep now, and those that slept, unless it has woken them.
+  void settle() {
     sleeping_ = 0;
-    if (bound_ != any_number || replay_ != nullptr) return;
+    if (bound_ != any_number || replay_ != nullptr || decided_ == none) return;
+    decision& d = path_[decided_];
+    const std::size_t me = d.order[d.chosen];
+    d.made[me].reads |= made_.reads;
+    d.made[me].writes |= made_.writes;
     unsigned candidates = d.sleeping;
     for (std::size_t i = 0; i < d.chosen; ++i) candidates |= 1U << d.order[i];
     for (std::size_t i = 0; i < program_->threads(); ++i) {
-      if ((candidates >> i & 1) != 0 && threads_[i].step.independent_of(threads_[next].step)) {
-        sleeping_ |= 1U << i;
-      }
+      if ((candidates >> i & 1) != 0 && is_independent(i, d.made[i])) sleeping_ |= 1U << i;
     }
+  }
+
+  /// Whether thread i's next step, which touches `its`, can be exchanged with the one just made.
+  [[nodiscard]] bool is_independent(std::size_t i, const footprint& its) const {
+    const access& step = threads_[i].step;
+    if (step.is_told && step_made_.is_told) return its.independent_of(made_);
+    return step.independent_of(step_made_);
   }
 
   decision look_around() {
     decision d{};
     d.preemptions = preemptions_;
     d.sleeping = sleeping_;
+    if (sleeping_ != 0) std::copy_n(path_[decided_].made, most_threads, d.made);
+    for (std::size_t i = 0; i < most_threads; ++i) {
+      if ((sleeping_ >> i & 1) == 0) d.made[i] = {};
+    }
     const auto ready = [&](std::size_t i) {
       return !threads_[i].done && threads_[i].pending.over();
     };
@@ -430,6 +473,10 @@ class explorer {
   /// Steps before this one were made, and inspected, in the previous schedule.
   std::size_t fresh_from_ = 0;
   std::size_t step_ = 0;
+  /// The decision that led to the step being made, that step, and what it has touched so far.
+  std::size_t decided_ = none;
+  access step_made_;
+  footprint made_;
   std::size_t current_ = 0;
   int bound_ = any_number;
   int preemptions_ = 0;

@@ -30,6 +30,9 @@ class watcher {
  public:
   virtual ~watcher() = default;
   virtual void touched(const void* /*atomic*/) {}
+  virtual void locked(const void* /*lock*/) {}
+  virtual void unlocked(const void* /*lock*/) {}
+  virtual void used(const void* /*what is not atomic*/) {}
   virtual void state_written(const void* /*atomic*/, timer_state /*from*/, timer_state /*to*/) {}
   virtual void acquired(void* /*timer*/) {}
   virtual void released(void* /*timer*/) {}
@@ -42,6 +45,8 @@ class watcher {
   virtual std::string name_of(const void* atomic) = 0;
 
   inline static watcher* now = nullptr;
+  /// Whether it tells the explorer what each step touches.
+  bool tells = false;
 };
 
 inline std::string to_text(timer_state s) { return detail::name_of(s); }
@@ -99,7 +104,7 @@ class explored_atomic {
   void point() const {
     if constexpr (!std::is_same_v<T, std::uint32_t>) {
       if (auto* e = explorer::active()) {
-        e->point();
+        e->point({.is_told = watcher::now->tells});
         watcher::now->touched(this);
       }
     }
@@ -125,7 +130,8 @@ class explored_lock {
  public:
   void lock() {
     if (auto* e = explorer::active()) {
-      e->lock_point(taken_);
+      e->lock_point(taken_, {.is_told = watcher::now->tells});
+      watcher::now->locked(this);
       if (e->telling()) e->tell(watcher::now->name_of(this) + " is locked");
     }
     taken_ = true;
@@ -134,8 +140,9 @@ class explored_lock {
   /// do can continue from the next step.
   void unlock() {
     taken_ = false;
-    if (auto* e = explorer::active(); e != nullptr && e->telling()) {
-      e->tell(watcher::now->name_of(this) + " is unlocked");
+    if (auto* e = explorer::active()) {
+      watcher::now->unlocked(this);
+      if (e->telling()) e->tell(watcher::now->name_of(this) + " is unlocked");
     }
   }
   [[nodiscard]] bool taken() const { return taken_; }

@@ -21,8 +21,9 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,7 @@ class explored_tag {
   }
   void store(std::uint32_t v, std::memory_order o) { value_.store(v, o); }
   void reset(std::uint32_t v) { value_.reset(v); }
+  [[nodiscard]] std::uint64_t peek() const { return value_.peek(); }
 
  private:
   explored_atomic<std::uint64_t> value_;
@@ -110,7 +112,10 @@ struct hybrid_policy {
   };
   static auto& word(node& t) { return t.word; }
   static auto& tag(node& t) { return t.tag; }
-  static std::int64_t& period(node& t) { return t.period; }
+  static std::int64_t& period(node& t) {
+    watcher::now->used(&t);
+    return t.period;
+  }
   static bool precise(node& t) { return t.precise; }
   static void yield() {
     if (auto* e = explorer::active()) e->yield();
@@ -206,7 +211,7 @@ class hybrid_world final : public program, public watcher {
   using timers = detail::hybrid_timers<policy>;
   static constexpr std::int64_t now = 100 * hour;
 
-  hybrid_world(explorer& e, const hybrid_scenario& s) : explorer_(e), scenario_(s) {}
+  hybrid_world(explorer& e, const hybrid_scenario& s) : explorer_(e), scenario_(s) { tells = true; }
 
   // ---- program ----
 
@@ -215,13 +220,13 @@ class hybrid_world final : public program, public watcher {
   void prepare() override {
     watcher::now = this;
     for (auto& w : wheels_) {
-      w = std::make_unique<timers>(typename policy::directory{&nodes_}, typename policy::chunks{},
-                                   50 * hour);
+      w.emplace(typename policy::directory{&nodes_}, typename policy::chunks{}, 50 * hour);
       w->early.store(20 * hour, std::memory_order_relaxed);
     }
-    nodes_ = std::vector<hybrid_node>(scenario_.timers.size());
+    nodes_.resize(scenario_.timers.size());
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       hybrid_node& t = nodes_[i];
+      start_over(t);
       const hybrid_setup& how = scenario_.timers[i];
       t.id = static_cast<std::uint32_t>(i);
       t.precise = how.precise;
@@ -243,6 +248,7 @@ class hybrid_world final : public program, public watcher {
     }
     poll_until_.reset(0);
     asleep_ = woken_ = false;
+    held_.fill(0);
   }
 
   void run(std::size_t i) override {
@@ -252,9 +258,15 @@ class hybrid_world final : public program, public watcher {
     }
   }
 
-  void inspect() override {}
+  void inspect() override {
+    if (states != nullptr) states->insert(fingerprint());
+  }
+
+  /// Where to note what each state looks like, in which checks can tell states apart; or null.
+  std::set<std::uint64_t>* states = nullptr;
 
   void finish() override {
+    if (states != nullptr) states->insert(fingerprint());
     for (std::size_t p = 0; p < 2; ++p) check_wheel(p);
     for (hybrid_node& t : nodes_) check_timer(t);
     check_sleeper();
@@ -263,17 +275,28 @@ class hybrid_world final : public program, public watcher {
 
   // ---- watcher ----
 
-  void touched(const void*) override {
+  void touched(const void* atomic) override {
+    touch(part_of(atomic));
     std::size_t& begin = begin_[explorer_.current()];
-    if (begin == 0) begin = explorer_.step();
+    if (begin != 0) return;
+    begin = explorer_.step();
+    explorer_.touches({.reads = the_order});
   }
+  void locked(const void* lock) override {
+    held_[explorer_.current()] |= part_of(lock);
+    touch(part_of(lock));
+  }
+  void unlocked(const void* lock) override { held_[explorer_.current()] &= ~part_of(lock); }
+  void used(const void* p) override { touch(part_of(p)); }
   void acquired(void* p) override {
     auto& t = *static_cast<hybrid_node*>(p);
+    touch(part_of(&t));
     if (t.freed) explorer_.fail("references", name(t) + " is acquired after it was freed");
     ++t.references;
   }
   void released(void* p) override {
     auto& t = *static_cast<hybrid_node*>(p);
+    touch(part_of(&t));
     if (t.references == 0) explorer_.fail("references", name(t) + " is released once too often");
     if (--t.references != 0) return;
     if (!t.dropped) explorer_.fail("references", name(t) + " is freed and its handle is there");
@@ -284,6 +307,7 @@ class hybrid_world final : public program, public watcher {
     if (explorer::active() == nullptr || !has_sleeper()) return;
     const std::int64_t until = poll_until_.load();
     if (until != 0 && when < until) woken_ = true;
+    touch(the_sleeper);
   }
   bool sleeps_past(std::int64_t when) override {
     return explorer::active() != nullptr && has_sleeper() && poll_until_.load() > when;
@@ -301,6 +325,74 @@ class hybrid_world final : public program, public watcher {
   }
 
  private:
+  // ---- what a step touches: a timer, a wheel, all with what is noted of them ----
+
+  static constexpr std::uint64_t the_sleeper = std::uint64_t{1} << 60;
+  static constexpr std::uint64_t the_order = std::uint64_t{1} << 61;
+
+  std::uint64_t part_of(const void* p) const {
+    const auto* at = static_cast<const std::byte*>(p);
+    const auto is_in = [&](const void* whole, std::size_t bytes) {
+      const auto* first = static_cast<const std::byte*>(whole);
+      return at >= first && at < first + bytes;
+    };
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (is_in(&nodes_[i], sizeof nodes_[i])) return std::uint64_t{1} << i;
+    }
+    for (std::size_t i = 0; i < wheels_.size(); ++i) {
+      if (is_in(&*wheels_[i], sizeof(timers))) return std::uint64_t{1} << (50 + i);
+    }
+    return the_sleeper;
+  }
+  /// With everything whose lock the thread has.
+  void touch(std::uint64_t parts) {
+    if (explorer::active() == nullptr) return;
+    explorer_.touches({.writes = parts | held_[explorer_.current()]});
+  }
+
+  /// A number for all that checks read.
+  std::uint64_t fingerprint() {
+    std::uint64_t sum = 14695981039346656037U;
+    const auto add = [&](auto v) { sum = (sum ^ static_cast<std::uint64_t>(v)) * 1099511628211U; };
+    std::vector<const event*> all;
+    for (const hybrid_node& t : nodes_) {
+      add(t.word.peek());
+      add(t.tag.peek());
+      for (const std::int64_t v : {t.period, std::int64_t{t.references}}) add(v);
+      for (const bool v : {t.freed, t.dropped}) add(v);
+      for (const event& e : t.events) {
+        add(e.what);
+        add(e.answer);
+        for (const std::int64_t v : {e.with.when, e.with.period}) add(v);
+        all.push_back(&e);
+      }
+    }
+    // Which ended before another, or before an operation that runs, began.
+    for (const event* e : all) {
+      for (const event* other : all) add(e->end < other->begin);
+      for (std::size_t i = 0; i < threads(); ++i) add(e->end < begin_[i]);
+    }
+    for (const auto& w : wheels_) {
+      add(w->lock.taken());
+      add(w->next.peek());
+      if (!w->lock.taken()) add(w->wheel().first());
+    }
+    add(poll_until_.peek());
+    for (const bool v : {asleep_, woken_}) add(v);
+    return sum;
+  }
+
+  /// As new, but with the memory that its events had: there are millions of schedules.
+  static void start_over(hybrid_node& t) {
+    auto events = std::move(t.events);
+    auto drained = std::move(t.drained);
+    events.clear();
+    drained.clear();
+    t = {};
+    t.events = std::move(events);
+    t.drained = std::move(drained);
+  }
+
   void perform(const hybrid_op& o) {
     timers& w = *wheels_[o.target < 2 ? o.target : 0];
     hybrid_node& t = nodes_[o.target < nodes_.size() ? o.target : 0];
@@ -334,20 +426,24 @@ class hybrid_world final : public program, public watcher {
           if (!answer && timers::give_up(t)) released(&t);
         }
         record(t, event::stop, {}, answer);
+        touch(part_of(&t));
         t.dropped = true;
         return released(&t);
       }
       case hybrid_action::detach: {
         if (timers::give_up(t)) released(&t);
+        touch(part_of(&t));
         t.dropped = true;
         return released(&t);
       }
       case hybrid_action::start: {  // of a new timer in the same node
         const arming with{true, at_hour(o.when), o.period * hour, 0};
+        touch(part_of(&t) | the_sleeper);
         t.freed = t.dropped = false;
         t.references = 2;
         if (with.period != 0 || !timers::start_again(t, with.when)) {
           wheels_[o.own]->start(t, with.when, with.period);
+          touch(the_sleeper);
           if (asleep_ && !woken_ && with.when < poll_until_.peek()) {
             explorer_.fail("relying", name(t) + " is due at " + std::to_string(with.when) +
                                           " and the poller sleeps until " +
@@ -412,6 +508,7 @@ class hybrid_world final : public program, public watcher {
     if (earlier) woken(&w, w.next.load());
     for (std::size_t i = 0; i < n; ++i) {
       hybrid_node& t = *batch[i].timer;
+      touch(part_of(&t));
       if (t.freed) explorer_.fail("references", name(t) + " fires after it was freed");
       if (batch[i].when > at) explorer_.fail("early", name(t) + " fires before its time");
       if (i != 0 && batch[i].when < batch[i - 1].when && !is_reset_elsewhere(t)) {
@@ -425,7 +522,8 @@ class hybrid_world final : public program, public watcher {
         if (t.drained.size() == 2) timers::stop(t);
       } else {
         record(t, event::fire, e.with, false);
-        explorer_.point();  // it takes its time
+        explorer_.point({.is_told = true});  // it takes its time
+        touch(part_of(&t));
         if (t.freed) explorer_.fail("references", name(t) + " is freed while it fires");
       }
       released(&t);
@@ -447,6 +545,7 @@ class hybrid_world final : public program, public watcher {
     poll_until_.store(INT64_MAX);
     const std::int64_t until = w.next.load();
     poll_until_.store(until == 0 ? INT64_MAX : until);
+    touch(the_sleeper);
     asleep_ = true;
   }
 
@@ -455,6 +554,8 @@ class hybrid_world final : public program, public watcher {
     e.what = what;
     e.begin = begin_[explorer_.current()];
     e.end = explorer_.step();
+    // Which operations had ended when another one began must not change.
+    if (explorer::active() != nullptr) explorer_.touches({.writes = the_order});
     e.with = with;
     e.answer = answer;
     t.events.push_back(e);
@@ -543,8 +644,10 @@ class hybrid_world final : public program, public watcher {
   explorer& explorer_;
   const hybrid_scenario& scenario_;
   std::vector<hybrid_node> nodes_;
-  std::array<std::unique_ptr<timers>, 2> wheels_;
+  std::array<std::optional<timers>, 2> wheels_;
   std::array<std::size_t, explorer::most_threads> begin_{};
+  /// The wheels whose locks each thread has.
+  std::array<std::uint64_t, explorer::most_threads> held_{};
   explored_atomic<std::int64_t> poll_until_{0};
   bool asleep_ = false;
   bool woken_ = false;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ class world final : public program, public watcher {
   using timer = explored_timer<Policy>;
   using timers = detail::basic_timers<Policy>;
 
-  world(explorer& e, const scenario& s) : explorer_(e), scenario_(s), stage_(e, s) {}
+  world(explorer& e, const scenario& s) : explorer_(e), scenario_(s), stage_(e, s) { tells = true; }
 
   // ---- program ----
 
@@ -42,6 +43,7 @@ class world final : public program, public watcher {
     stage_.set(&world::fire);
     poll_until_.reset(0);
     asleep_ = woken_ = false;
+    held_.fill(0);
     failing_memory::fails = scenario_.no_memory;
   }
 
@@ -49,9 +51,16 @@ class world final : public program, public watcher {
     for (const op& o : scenario_.threads[i]) perform(o);
   }
 
-  void inspect() override { checks_.after_step(); }
+  void inspect() override {
+    checks_.after_step();
+    if (states != nullptr) states->insert(fingerprint());
+  }
+
+  /// Where to note what each state looks like, in which checks can tell states apart; or null.
+  std::set<std::uint64_t>* states = nullptr;
 
   void finish() override {
+    if (states != nullptr) states->insert(fingerprint());
     failing_memory::fails = false;
     checks_.at_rest();
     check_sleeper();
@@ -61,12 +70,22 @@ class world final : public program, public watcher {
   // ---- watcher ----
 
   void touched(const void* atomic) override {
+    touch(part_of(atomic));
     thread& me = threads_[explorer_.current()];
-    if (me.begin == 0) me.begin = explorer_.step();
+    if (me.begin == 0) {
+      me.begin = explorer_.step();
+      begins();
+    }
     if (timer* t = stage_.timer_at(atomic); t != nullptr && t->freed) {
       explorer_.fail("references", stage_.name(*t) + " is touched after it was freed");
     }
   }
+
+  void locked(const void* lock) override {
+    held_[explorer_.current()] |= part_of(lock);
+    touch(part_of(lock));
+  }
+  void unlocked(const void* lock) override { held_[explorer_.current()] &= ~part_of(lock); }
 
   void state_written(const void* atomic, timer_state from, timer_state to) override {
     timer& t = *stage_.timer_at(atomic);
@@ -76,7 +95,10 @@ class world final : public program, public watcher {
                                    " and changed by thread " + std::to_string(me));
     }
     if (is_held(to)) t.holder = me;
-    if (to == timer_state::running) t.fire_begin = explorer_.step();
+    if (to == timer_state::running) {
+      t.fire_begin = explorer_.step();
+      begins();
+    }
     for (const timer_operation o : all_operations) {
       if ((threads_[me].doing & bit(o)) != 0 && may_change(o, from, to)) return;
     }
@@ -84,9 +106,13 @@ class world final : public program, public watcher {
                                        detail::name_of(to) + " is not in the table");
   }
 
-  void acquired(void* p) override { ++as_timer(p).references; }
+  void acquired(void* p) override {
+    touch(part_of(p));
+    ++as_timer(p).references;
+  }
 
   void released(void* p) override {
+    touch(part_of(p));
     timer& t = as_timer(p);
     if (t.references == 0)
       explorer_.fail("references", stage_.name(t) + " is released once too often");
@@ -101,6 +127,7 @@ class world final : public program, public watcher {
     if (explorer::active() == nullptr || !has_sleeper()) return;
     const std::int64_t until = poll_until_.load();
     if (until != 0 && when < until) woken_ = true;
+    touch(the_sleeper);
   }
 
   std::string name_of(const void* p) override { return stage_.name_of(p); }
@@ -122,6 +149,74 @@ class world final : public program, public watcher {
       timer_operation::clean,         timer_operation::adjust, timer_operation::run,
       timer_operation::clear_deleted, timer_operation::move};
   static constexpr std::uint32_t bit(timer_operation o) { return 1U << static_cast<unsigned>(o); }
+
+  // ---- what a step touches: a timer, a heap, all with what is noted of them ----
+
+  static constexpr std::uint64_t the_sleeper = std::uint64_t{1} << 60;
+  static constexpr std::uint64_t the_order = std::uint64_t{1} << 61;
+
+  std::uint64_t part_of(const void* p) {
+    if (const timer* t = stage_.timer_at(p)) return std::uint64_t{1} << (t - timers_.data());
+    for (std::size_t h = 0; h < heaps_.size(); ++h) {
+      const auto* at = static_cast<const std::byte*>(p);
+      const auto* heap = reinterpret_cast<const std::byte*>(&heaps_[h]);
+      if (at >= heap && at < heap + sizeof heaps_[h]) return std::uint64_t{1} << (50 + h);
+    }
+    return the_sleeper;
+  }
+  /// With everything whose lock the thread has.
+  void touch(std::uint64_t parts) {
+    if (explorer::active() == nullptr) return;
+    explorer_.touches({.writes = parts | held_[explorer_.current()]});
+  }
+  /// Which operations had ended when another one began must not change.
+  void begins() { explorer_.touches({.reads = the_order}); }
+  void ends() {
+    if (explorer::active() != nullptr) explorer_.touches({.writes = the_order});
+  }
+
+  /// A number for all that checks read.
+  std::uint64_t fingerprint() {
+    std::uint64_t sum = 14695981039346656037U;
+    const auto add = [&](auto v) { sum = (sum ^ static_cast<std::uint64_t>(v)) * 1099511628211U; };
+    const auto add_arming = [&](const arming& a) {
+      for (const auto v : {a.when, a.period, static_cast<std::int64_t>(a.seq)}) add(v);
+      add(a.pending);
+    };
+    std::vector<const event*> all;
+    for (const timer& t : timers_) {
+      for (const auto v : {t.when, t.nextwhen, t.period, static_cast<std::int64_t>(t.seq)}) add(v);
+      for (const bool v : {t.freed, t.dropped}) add(v);
+      add(t.state.peek());
+      add(t.owner.peek() == nullptr ? 0 : part_of(t.owner.peek()));
+      add(t.references);
+      if (is_held(t.state.peek())) add(t.holder);
+      for (const event& e : t.events) {
+        add(e.what);
+        add(e.answer);
+        add_arming(e.with);
+        all.push_back(&e);
+      }
+    }
+    // Which ended before another, or before an operation that runs, began.
+    for (const event* e : all) {
+      for (const event* other : all) add(e->end < other->begin);
+      for (std::size_t i = 0; i < threads(); ++i) add(e->end < threads_[i].begin);
+    }
+    for (const timers& ts : heaps_) {
+      add(ts.lock.taken());
+      for (const auto& v : {ts.timer0_when.peek(), ts.timer_modified_earliest.peek()}) add(v);
+      add(ts.num_timers.peek());
+      add(ts.deleted_timers.peek());
+      for (const auto& entry : ts.heap) {
+        add(entry.when);
+        add(part_of(entry.node));
+      }
+    }
+    add(poll_until_.peek());
+    for (const bool v : {asleep_, woken_}) add(v);
+    return sum;
+  }
 
   // ---- the operations of a scenario ----
 
@@ -231,6 +326,7 @@ class world final : public program, public watcher {
     const std::int64_t until = look_at(ts);
     poll_until_.store(until == 0 ? INT64_MAX : until);
     const std::int64_t again = look_at(ts);
+    touch(the_sleeper);
     if (again != 0 && (until == 0 || again < until)) {
       poll_until_.store(0);
     } else {
@@ -241,6 +337,7 @@ class world final : public program, public watcher {
   /// next_when(), which must not be later than any timer there that no thread stops or resets.
   std::int64_t look_at(const timers& ts) {
     const std::int64_t when = next_when(ts);
+    begins();  // it reads which events there are
     for (const timer& t : timers_) {
       if (!t.at_start.pending || !t.events.empty() || is_target(t)) continue;
       if (when == 0 || when > t.at_start.when) {
@@ -268,8 +365,10 @@ class world final : public program, public watcher {
     }
     e.begin = t.fire_begin;
     e.end = explorer_.step();
+    ends();
     t.events.push_back(e);
-    explorer_.point();  // f takes its time
+    explorer_.point({.is_told = true});  // f takes its time
+    touch(part_of(&t));
     if (t.freed) explorer_.fail("references", stage_.name(t) + " is freed while its f runs");
     switch (t.in_f) {
       case callback::nothing:
@@ -305,6 +404,7 @@ class world final : public program, public watcher {
     e.what = what;
     e.begin = threads_[explorer_.current()].begin;
     e.end = explorer_.step();
+    ends();
     e.with = with;
     e.answer = answer;
     t.events.push_back(e);
@@ -375,6 +475,8 @@ class world final : public program, public watcher {
   std::array<timers, 2>& heaps_ = stage_.heaps;
   checks<Policy> checks_{stage_};
   std::array<thread, explorer::most_threads> threads_{};
+  /// The heaps whose locks each thread has.
+  std::array<std::uint64_t, explorer::most_threads> held_{};
   explored_atomic<std::int64_t> poll_until_{0};
   bool asleep_ = false;
   bool woken_ = false;
