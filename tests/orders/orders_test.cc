@@ -102,7 +102,7 @@ class scene_program final : public test::program {
 std::vector<scene_kind> all_scenes() {
   std::vector<scene_kind> all;
   for (auto* list : {&lock_scenes, &queue_scenes, &event_scenes, &channel_scenes, &memory_scenes,
-                     &timer_scenes, &context_scenes}) {
+                     &timer_scenes, &context_scenes, &descriptor_scenes}) {
     for (const scene_kind& k : (*list)()) all.push_back(k);
   }
   return all;
@@ -255,6 +255,9 @@ std::string failure_of(const scene_kind& k) {
   if (::pipe(ends) != 0) return "no pipe";
   const pid_t child = ::fork();
   if (child == 0) {
+    // One that leaves a lock taken may end in a real wait for it, after its threads have ended.
+    constexpr unsigned patience = 120;
+    ::alarm(patience);
     scene_program p(k);
     const test::outcome all = p.explore();
     const std::string text = all.failed ? all.failed->check : "";

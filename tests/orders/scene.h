@@ -52,6 +52,7 @@ std::vector<scene_kind> channel_scenes();
 std::vector<scene_kind> memory_scenes();
 std::vector<scene_kind> timer_scenes();
 std::vector<scene_kind> context_scenes();
+std::vector<scene_kind> descriptor_scenes();
 
 template <class Scene>
 constexpr scene_kind kind(const char* name, int preemptions = any_preemptions,

@@ -2,6 +2,7 @@
 
 // The default engine, with its handles, its nodes and its callbacks, and nothing else around it.
 
+#include <orders/engine_host.h>
 #include <orders/scene.h>
 
 #include <verge/detail/timer_functions.h>
@@ -11,34 +12,10 @@
 #include <memory>
 #include <utility>
 
-#include "../../bench/bare_host.h"
-
 namespace verge::orders {
 namespace {
 
 using detail::timer_node;
-
-constexpr std::int64_t second = 1'000'000'000;
-constexpr std::int64_t start_of_time = 3600 * second;
-
-thread_local unsigned this_processor = 0;
-
-class host final : public bench::bare_host {
- public:
-  host() : bare_host(verge::engine::hybrid) {
-    this_processor = 0;
-    engine().grow(2);
-  }
-  host(const host&) = delete;
-  host& operator=(const host&) = delete;
-  ~host() { end(); }
-  std::int64_t now() noexcept override { return start_of_time; }
-  std::int64_t cheap_now() noexcept override { return start_of_time; }
-  unsigned home_processor() noexcept override { return this_processor; }
-  void timer_fired(std::int64_t when, std::int64_t now) noexcept override {
-    require(when <= now, "no timer fires early");
-  }
-};
 
 /// One timer of processor 0, whose function owns what it writes to. Thread 1 looks at it two
 /// seconds after the start of time; what thread 0 does is the scene's.
@@ -88,7 +65,7 @@ class timer_scene : public scene_of<2> {
     check(0, after);
   }
 
-  host host_;
+  engine_host host_;
   timer_node* timer_ = nullptr;
   int fired_ = 0;  ///< calls of one timer happen one before the other
 };
@@ -213,7 +190,7 @@ class stopped_and_ended_beside_two : public scene_of<3> {
     std::unique_ptr<int> own = std::make_unique<int>(0);
     void operator()() const { ++*own; }
   };
-  host host_;
+  engine_host host_;
   timer_node* timer_ = nullptr;
 };
 
@@ -248,7 +225,7 @@ class crowd : public scene_of<4> {
   }
 
  private:
-  host host_;
+  engine_host host_;
   timer_node* timer_ = nullptr;
   int fired_ = 0;
   bool stopped_ = false;

@@ -33,8 +33,7 @@ void traced_memory::begin(int stale_reads) {
   memory_.begin();
   memory_.most_stale = stale_reads;
   used_ = 0;
-  locks_used_ = 0;
-  locks_ = {};
+  while (locks_used_ != 0) locks_[--locks_used_] = {};
   spins_ = {};
   sleepers_ = {};
   ++epoch_;
@@ -281,7 +280,7 @@ traced_memory::lock_state& traced_memory::lock_of(const void* mutex) {
   for (std::size_t i = 0; i < locks_used_; ++i) {
     if (locks_[i].mutex == mutex) return locks_[i];
   }
-  if (locks_used_ == locks_.size()) e().fail("too large", "more than 16 mutexes in one scene");
+  if (locks_used_ == locks_.size()) e().fail("too large", "more than 96 mutexes in one scene");
   locks_[locks_used_].mutex = mutex;
   return locks_[locks_used_++];
 }

@@ -156,7 +156,7 @@ class traced_memory {
   std::size_t used_ = 0;
   std::vector<cell> cells_ = std::vector<cell>(std::size_t{1} << 14);
   std::uint32_t epoch_ = 0;
-  std::array<lock_state, 16> locks_;
+  std::array<lock_state, 96> locks_;
   std::size_t locks_used_ = 0;
   std::array<spin, threads> spins_;
   std::array<sleeper, threads> sleepers_;
