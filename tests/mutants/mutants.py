@@ -4,15 +4,16 @@
 
   tests/mutants/mutants.py [--sample N|all] [--seed N] [--part NAME,NAME] [--jobs N] [--open] [--list]
 
-The sources of src/ and include/verge/detail/ are copied to build/mutants/tree, and each place that
+The sources of src/ and include/verge/ are copied to build/mutants/tree, and each place that
 can be wrong in a small way becomes a switch: `a < b` can be `a <= b`, a condition always true or
-false, a number one larger, a call left out. There is one build, and the environment chooses the
-fault (VERGE_MUTANT=17). Some of the tests are built with the address sanitizer as well. A run of
+false, a number one larger, a call or an assignment left out. Beside these there are faults that no rule makes, in
+by_hand.json: the text that is found, and the text in its place, in which @ is whether the fault is
+chosen. There is one build, and the environment chooses the fault (VERGE_MUTANT=17). Some of the tests are built with the address sanitizer as well. A run of
 each test without a fault tells which switches it comes by; a fault is tried with those tests only,
 the shortest first, until one fails twice or does not end in time. One that has a verdict is not
 tried.
 
-The sample takes at least so many of each part (a folder of src/, or detail) that its share means
+The sample takes at least so many of each part (a folder of src/, detail, or public) that its share means
 something. What was tried is kept in build/mutants/tried.json: --again tries only what was not
 caught. What was not caught and has no verdict is kept in open.json beside this file, by the text of
 its line: --open tries those, and each run strikes out what it has found caught.
@@ -36,7 +37,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = pathlib.Path(os.environ.get("VERGE_MUTANTS_DIR", ROOT / "build" / "mutants"))
 TREE = WORK / "tree"
 BUILD = WORK / "build"
-TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test wheel_test wheel_engine_test
+BESIDE = ""  # what the names of the files beside this one begin with
+COPIED = ["src", "include", "tests", "bench"]
+TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test wheel_test wheel_engine_test due_run_test
   hybrid_test processor_heap_test state_machine_table_test slab_test slab_trim_test run_queue_test
   scheduler_parts_test short_lock_test poller_test chan_test channel_end_test select_test task_test
   time_test monitor_test stuck_thread_test stuck_test cancel_test context_test context_callback_test
@@ -48,18 +51,22 @@ TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test whee
   context_explorer_test context_race_test failures_test scheduler_test dump_test stall_test trace_test
   inspect_test orders_test conformance_test label_test group_test retry_test grid_test
   default_runtime_test chosen_runtime_test quad_heap_memory_test quad_heap_walk_test
-  state_machine_memory_test context_cost_test without_monitor_test""".split()
+  state_machine_memory_test state_machine_explorer_test context_cost_test without_monitor_test hybrid_timers_test
+  late_thread_test""".split()
 # Of the library, what orders_test has compiled for its hooks (tests/CMakeLists.txt).
 TRACED = """base/fence base/short_lock chan/chan chan/select context/callback context/context context/scope
-  engine/clockwork engine/dead_nodes engine/hybrid engine/make_engine memory/slab_pool memory/slab_trim net/poller node/node_store sched/scheduling
+  engine/clockwork engine/dead_nodes engine/hybrid engine/make_engine memory/slab_pool memory/slab_trim
+  net/deadlines net/descriptor net/io_operation net/poller node/node_store sched/scheduling
   timer/callback timer/handle""".split()
 # Those that are built with the address sanitizer as well, which finds what is leaked or used after its end.
 SANITIZED = """context_test context_callback_test time_test runtime_end_test processor_heap_test fd_test
   channel_end_test""".split()
 # Of these only some are run: the others take minutes.
 FILTERS = {"context_explorer_test": "*of_every_pair*:*of_a_stop_while*",
+           "state_machine_explorer_test": "*of_every_pair*:*of_two_processors*",
            "context_race_test": "*one_tree*:*destruction*"}
 LEAST_OF_A_PART = 24
+FIRST_BY_HAND = 99000
 SLOW = 20  # seconds of a processor
 
 HEADER = r"""
@@ -143,10 +150,10 @@ unsigned char* verge_mutant_reached = verge_mutant_before;
 
 OPERATORS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne", "+": "add", "-": "sub"}
 INSTEAD = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+"}
-NOT_HERE = re.compile(r'^\s*(#|//|///|template|requires|using|typedef|friend|static_assert|concept|case |'
+NOT_HERE = re.compile(r'^\s*(\w+ = \d+,|#|//|///|template|requires|using|typedef|friend|static_assert|concept|case |'
                       r'namespace|public:|private:|protected:|struct |class |enum |union |\* |/\*)')
 CONSTANT = re.compile(r'\b(constexpr|constinit|static const|static_assert|alignas|operator|requires|'
-                      r'decltype|sizeof|offsetof|__extension__|mutated|Mutation|asm|__builtin_\w+)\b')
+                      r'decltype|sizeof|offsetof|__extension__|mutated|Mutation|asm|__builtin_\w+)\b|verge_mutants')
 # Pure virtual functions, attributes; assertions and the ends of broken processes; messages, probes;
 # hints: prefetching, pauses, huge pages; and what only a sanitizer has.
 SKIPPED = re.compile(r'\) (const )?(noexcept )?= (0|default);$|^\s*\[\[gnu::\w+\(|'
@@ -154,13 +161,20 @@ SKIPPED = re.compile(r'\) (const )?(noexcept )?= (0|default);$|^\s*\[\[gnu::\w+\
                      r'(^|[ :(])log\(|VERGE_PROBE|prefetch\w*\(|(^|[ :])pause\(\);|'
                      r'shrink_to_fit|prefer_huge_pages\(|__[alt]san_')
 STATEMENT = re.compile(r'^(\s+)([a-z_][\w:.\[\]*]*(?:->[\w:.\[\]*]+|\([^()]*\)(?:\.|->)\w+)*\(.*\));$')
+# A value that is stored, counted up or down.
+ASSIGNMENT = re.compile(r'^(\s+)((?:\+\+|--)[a-z_*][\w:.\[\]>()*-]*|'
+                        r'[a-z_*][\w:.\[\]>()*-]* (?:[-+|&]?=) [^{}]*);$')
 # A number in an expression: an operand, an argument, or what is returned.
 NUMBER = re.compile(r'((?:[-+*/%<>=,] |\(|return ))(\d+U?)\b(?![\'.\w>])')
 
 
+# Headers that need another library: the tests of the adapters include them.
+OF_ANOTHER_LIBRARY = re.compile(r"asio|include/verge/(execution|glib|libevent|libev|uv)\.h$")
+
+
 def sources():
-    return [p for p in files_in("src", "include/verge/detail")
-            if p.endswith((".h", ".cc")) and "asio" not in p and "random" not in p]
+    return [p for p in files_in("src", "include/verge")
+            if p.endswith((".h", ".cc")) and not OF_ANOTHER_LIBRARY.search(p) and "random" not in p]
 
 
 def files_in(*folders):
@@ -205,6 +219,21 @@ class Mutants:
         self.next = number * self.OF_A_FILE
         self.end = self.next + self.OF_A_FILE
 
+    def by_hand(self, path, text):
+        """The text with the faults of by_hand.json that are in this file."""
+        for n, fault in enumerate(beside("by_hand.json", [])):
+            if fault["file"] != path:
+                continue
+            found = fault["find"]
+            if text.count(found) != 1 or found.count("\n") != fault["put"].count("\n"):
+                sys.exit(f"mutants: by_hand.json: not once in {path}, or of another number of lines: {found}")
+            number = FIRST_BY_HAND + n
+            text = text.replace(found, fault["put"].replace("@", f"verge_mutants::on({number})"))
+            self.all.append({"id": number, "file": path, "line": text[:text.index(f"on({number})")].count("\n") + 1,
+                             "kind": "by hand", "text": fault["fault"],
+                             "key": f"{path}: by hand: {fault['fault']}", "out": False})
+        return text
+
     def mutate(self, path, number, line, before):
         code = line.split("//")[0].rstrip()
         if NOT_HERE.match(line) or CONSTANT.search(code) or SKIPPED.search(code):
@@ -227,9 +256,12 @@ class Mutants:
                         code[end:])
         statement = STATEMENT.match(code)
         ends = before.rstrip().endswith((";", "{", "}", ")", ":", "else"))
+        stores = None if "co_await" in code or "co_yield" in code else ASSIGNMENT.match(code)
+        statement = statement or stores
         if statement and ends and not re.match(r"\s*(return|throw|co_|delete|for|while|if|switch|else)\b", code):
             n = self.new(path, number, "left out", code)
-            return f"{statement[1]}verge_mutants::on({n}) ? void() : void({statement[2]});"
+            inside = self.operators(path, number, statement[2], code) if statement is stores else statement[2]
+            return f"{statement[1]}verge_mutants::on({n}) ? void() : void({inside});"
         return self.operators(path, number, code, code)
 
     def operators(self, path, number, code, whole):
@@ -252,13 +284,13 @@ def generate(excluded, only=None):
     mutants = Mutants(excluded)
     TREE.mkdir(parents=True, exist_ok=True)
     mutated = {path: n for n, path in enumerate(sources() if only is None else sorted(only))}
-    for path in files_in("src", "include", "tests", "bench"):
+    for path in files_in(*COPIED):
         target = TREE / path
         text = (ROOT / path).read_bytes()
         if path in mutated:
             lines, before = [], ";"
             mutants.begin(mutated[path])
-            for number, line in enumerate(text.decode().split("\n"), 1):
+            for number, line in enumerate(mutants.by_hand(path, text.decode()).split("\n"), 1):
                 lines.append(mutants.mutate(path, number, line, before))
                 if line.strip() and not line.strip().startswith("//"):
                     before = line.split("//")[0]
@@ -311,7 +343,7 @@ def orders_rules(compiler):
     """orders_test: its hooks stand before the library, a part of which is compiled for them."""
     pieces = {"orders_library": [TREE / "src" / f"{p}.cc" for p in TRACED],
               "orders_scenes": [TREE / "tests/orders" / f"{n}.cc" for n in
-                                ("channels", "contexts", "events", "locks", "memory", "queues", "timers")]}
+                                ("channels", "contexts", "descriptors", "events", "locks", "memory", "queues", "timers")]}
     text = f"""rule link_orders
   command = {compiler} -pthread -Wl,--allow-multiple-definition $in -lgtest -lgtest_main -ldl -o $out
 """
@@ -390,7 +422,7 @@ def build(jobs):
         # Every line that an error, or the note of a template that led to it, names, and those
         # around, which belong to the same expression.
         found = set()
-        for path, line in re.findall(r"tree/((?:src|include)/[\w/.]+):(\d+):\d+: "
+        for path, line in re.findall(r"tree/((?:src|include|server)/[\w/.]+):(\d+):\d+: "
                                      r"(?:(?:fatal )?error|  required from)", done.stdout):
             lines = (ROOT / path).read_text().split("\n")
             for n in range(int(line) - 2, int(line) + 1):
@@ -402,7 +434,7 @@ def build(jobs):
                      (done.stdout + done.stderr)[-4000:])
         print(f"mutants: {len(found)} lines do not take a switch", flush=True)
         excluded |= found
-        pathlib.Path(__file__).with_name("excluded.json").write_text(
+        file_beside("excluded.json").write_text(
             json.dumps(sorted(excluded), indent=0, ensure_ascii=False) + "\n")
     sys.exit("mutants: no end of lines that do not compile")
 
@@ -473,7 +505,9 @@ def run(program, mutant=None, coverage=None, limit=300, computes=300, output=Non
 
 
 def part_of(path):
-    return path.split("/")[1] if path.startswith("src/") else "detail"
+    if path.startswith(("src/", "server/")):
+        return path.split("/")[1]
+    return "detail" if "/detail/" in path else "public"
 
 
 def reached_file(test):
@@ -564,6 +598,7 @@ def main():
     options.add_argument("--list", action="store_true")
     options.add_argument("--again", action="store_true", help="only what was not caught the last time")
     options.add_argument("--open", action="store_true", help="what earlier runs left open: open.json")
+    options.add_argument("--by-hand", action="store_true", help="the faults of by_hand.json")
     options.add_argument("--fixed", action="store_true", help="only the few of sample.json, which must be caught")
     options.add_argument("--build", action="store_true", help="only build")
     options.add_argument("--built", action="store_true", help="with the tests that were built before")
@@ -615,7 +650,10 @@ def main():
     if chosen.open:
         still = set(open_ones())
         pool = [m for m in pool if m["key"] in still]
+    elif chosen.by_hand:
+        pool = [m for m in pool if m["kind"] == "by hand"]
     elif chosen.sample != "all":
+        pool = [m for m in pool if m["kind"] != "by hand"]
         pool = sampled(pool, int(chosen.sample), chosen.seed)
     pool = pool[share::shares]
     before = {m["key"]: m for m in json.loads(tried.read_text())} if chosen.again and tried.exists() else {}
@@ -629,8 +667,12 @@ def main():
     report(mutants, known + try_all(pool, reached, seconds, spent, chosen.jobs, chosen.minutes, keep))
 
 
+def file_beside(name):
+    return pathlib.Path(__file__).with_name(BESIDE + name)
+
+
 def beside(name, otherwise):
-    file = pathlib.Path(__file__).with_name(name)
+    file = file_beside(name)
     return json.loads(file.read_text()) if file.exists() else otherwise
 
 
@@ -691,7 +733,7 @@ def keep_open(mutants, results):
     there = {m["key"] for m in mutants}
     found = {m["key"] for m in results if m["outcome"] in ("survived", "not reached")}
     left = sorted((found | (set(open_ones()) & there)) - settled)
-    pathlib.Path(__file__).with_name("open.json").write_text(
+    file_beside("open.json").write_text(
         json.dumps(left, indent=0, ensure_ascii=False) + "\n")
 
 
