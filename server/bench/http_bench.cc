@@ -19,8 +19,6 @@ namespace verge::server::bench {
 
 namespace {
 
-constexpr std::size_t body_size = 200;
-
 std::string post(const std::string& target, const std::string& body) {
   std::string out = "POST " + target + " HTTP/1.1\r\nHost: 127.0.0.1\r\n";
   if (!body.empty()) out += "Content-Type: application/json\r\n";
@@ -38,7 +36,7 @@ bool is_whole(std::string_view r) {
   return r.size() >= end + 4 + size;
 }
 
-void expect(std::string_view reply, std::string_view status) {
+void expect_status(std::string_view reply, std::string_view status) {
   if (reply.substr(9, status.size()) == status) return;
   throw std::runtime_error("expected " + std::string(status) + ", and the server said " +
                            std::string(reply.substr(0, 300)));
@@ -52,7 +50,7 @@ class http_puts final : public conversation {
   std::string_view request() override { return request_; }
   bool reply(std::string_view r) override { return is_whole(r); }
   bool operation_done(std::string_view r) override {
-    expect(r, "201");
+    expect_status(r, "201");
     return true;
   }
 
@@ -65,7 +63,7 @@ class http_reserves final : public conversation {
   std::string_view request() override { return ack_.empty() ? reserve_ : ack_; }
   bool reply(std::string_view r) override { return is_whole(r); }
   bool operation_done(std::string_view r) override {
-    expect(r, "200");
+    expect_status(r, "200");
     if (!ack_.empty()) {
       ack_.clear();
       return true;

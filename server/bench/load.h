@@ -48,6 +48,9 @@ load_figures play(std::uint16_t port, int connections, double seconds,
 load_figures play(const std::vector<std::uint16_t>& ports, int connections, double seconds,
                   const conversation_maker& make);
 
+/// Of each task, in all that is measured.
+inline constexpr std::size_t body_size = 200;
+
 // beanstalk's protocol
 std::unique_ptr<conversation> beanstalk_puts(std::size_t body, int delay_seconds);
 std::unique_ptr<conversation> beanstalk_reserves();

@@ -28,7 +28,6 @@ namespace {
 using namespace std::chrono_literals;
 using test::database;
 
-constexpr std::size_t body_size = 200;
 /// All of a tube is in one shard: a load on one tube, which is measured too, is a load on one
 /// shard.
 constexpr int most_tubes = 64;

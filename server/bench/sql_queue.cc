@@ -138,7 +138,7 @@ class fetcher final : public worker {
 };
 
 /// One thread, all of the workers.
-load_figures play(const std::vector<std::unique_ptr<worker>>& all, double seconds) {
+load_figures run_all(const std::vector<std::unique_ptr<worker>>& all, double seconds) {
   std::vector<pollfd> waits;
   waits.reserve(all.size());
   for (const auto& w : all) waits.push_back({w->to.descriptor(), POLLIN, 0});
@@ -204,14 +204,14 @@ load_figures sql_queue::inserts(int connections, double seconds, std::size_t bod
   std::vector<std::unique_ptr<worker>> all;
   all.reserve(static_cast<std::size_t>(connections));
   for (int i = 0; i < connections; ++i) all.push_back(std::make_unique<inserter>(url_, body));
-  return play(all, seconds);
+  return run_all(all, seconds);
 }
 
 load_figures sql_queue::work(const fetching& how, double seconds) const {
   std::vector<std::unique_ptr<worker>> all;
   all.reserve(static_cast<std::size_t>(how.connections));
   for (int i = 0; i < how.connections; ++i) all.push_back(std::make_unique<fetcher>(url_, how));
-  return play(all, seconds);
+  return run_all(all, seconds);
 }
 
 }  // namespace verge::server::bench

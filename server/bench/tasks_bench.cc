@@ -26,8 +26,6 @@ namespace verge::server::bench {
 
 namespace {
 
-constexpr std::size_t body_size = 200;
-
 /// A system that can be started: with a directory, on a port.
 struct contender {
   std::string name;

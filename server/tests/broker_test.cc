@@ -326,4 +326,36 @@ TEST(lease_tokens, are_another_one_for_each_lease) {
   EXPECT_EQ(seen.size(), 10U);
 }
 
+/// The lease lasts for its TTR and not longer, whatever the clock says.
+TEST(lease_tokens, end_after_the_ttr_though_the_clock_was_set_back_before_a_restart) {
+  lab l;
+  const auto c = l.connect();
+  auto holder = std::make_shared<token_client>();
+  l.say(c, "put 0 0 60 1\r\nx\r\n");
+  l.run_with(holder, command(verb::reserve));
+  ASSERT_EQ(holder->last.what, answer::reserved);
+  restart_with_step(l, -1h);
+  const auto later = l.connect();
+  EXPECT_EQ(l.say(later, "peek-ready\r\n"), "NOT_FOUND\r\n");
+  l.pass(61s);
+  EXPECT_EQ(l.say(later, "peek-ready\r\n"), "FOUND 1 1\r\nx\r\n");
+}
+
+/// Several servers give ids of one number series: each has its own remainder, also after a restart.
+TEST(ids, have_the_remainder_of_their_shard) {
+  broker_options options;
+  options.id_divisor = 3;
+  options.id_remainder = 1;
+  lab l(options);
+  for (int round = 0; round < 3; ++round) {
+    const auto c = l.connect();
+    for (int i = 0; i < 3; ++i) {
+      const std::string said = l.say(c, "put 0 0 60 1\r\nx\r\n");
+      ASSERT_EQ(said.rfind("INSERTED ", 0), 0U) << said;
+      EXPECT_EQ(std::stoull(said.substr(9)) % 3, 1U) << said;
+    }
+    l.restart();
+  }
+}
+
 }  // namespace

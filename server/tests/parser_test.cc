@@ -81,6 +81,54 @@ TEST(parser, refuses_extensions_that_are_not_right) {
   }
 }
 
+TEST(parser, refuses_commands_that_are_not_right) {
+  for (const char* line : {"put",
+                           "put 0 0 0",
+                           "put 0 0 0 x",
+                           "put 0 0 0 1 2",
+                           "use ",
+                           "use -x",
+                           "watch a b",
+                           "ignore ",
+                           "peek ",
+                           "peek x",
+                           "peek 1 2",
+                           "peek-ready x",
+                           "delete",
+                           "delete -1",
+                           "release 1 2",
+                           "release 1 2 3 4",
+                           "bury 1",
+                           "bury 1 2 3",
+                           "kick ",
+                           "kick x",
+                           "kick-job x",
+                           "touch 1 2",
+                           "stats-job x",
+                           "stats-tube -x",
+                           "statsx",
+                           "list-tubesx",
+                           "pause-tube",
+                           "pause-tube a",
+                           "pause-tube -a 1",
+                           "pause-tube a x",
+                           "pause-tube a 1 2",
+                           "reserve-with-timeout -1",
+                           "reserve-job x",
+                           "reservex",
+                           "drain maybe"}) {
+    const answer a = refusal(std::string(line) + "\r\n");
+    EXPECT_TRUE(a == answer::bad_format || a == answer::unknown_command) << line;
+  }
+}
+
+TEST(parser, takes_lines_up_to_the_longest_and_no_longer) {
+  const std::string longest(beanstalk::longest_line - 2, 'x');
+  EXPECT_EQ(refusal(longest + "\r\n"), answer::unknown_command);
+  // As the original: its first part is dropped, and what is left is up to the next end of a line.
+  EXPECT_EQ(refusal(longest + "x\r\n\r\n"), answer::bad_format);
+}
+
 TEST(parser, reads_a_batch_of_puts) {
   const auto all =
       parse("put-batch 2\r\n1 0 1000 1\r\na\r\n2 5 1000 2 attempts=3\r\nbb\r\nuse x\r\n");
@@ -88,6 +136,9 @@ TEST(parser, reads_a_batch_of_puts) {
   EXPECT_EQ(all[0].what, verb::put_many);
   ASSERT_EQ(all[0].tasks.size(), 2U);
   EXPECT_EQ(all[0].tasks[0].body, "a");
+  EXPECT_EQ(all[0].tasks[0].priority, 1U);
+  EXPECT_EQ(all[0].tasks[1].priority, 2U);
+  EXPECT_EQ(all[0].tasks[1].delay, 5 * millisecond);
   EXPECT_EQ(all[0].tasks[1].body, "bb");
   EXPECT_EQ(all[0].tasks[1].max_attempts, 3U);
   EXPECT_EQ(all[1].what, verb::use);

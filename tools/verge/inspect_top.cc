@@ -98,12 +98,12 @@ std::string due_lines(const json& due) {
 
 }  // namespace
 
-std::string draw_inspector(const json& now, const json& second, std::size_t rows) {
+std::string draw_inspector(const json& now, const json& last_second, std::size_t rows) {
   const json& t = now.at("totals");
   const auto rate = [&](const char* name) {
-    if (second.is_null()) return std::string("-");
-    const double length = second.at("length");
-    return fmt::format("{:.0f}/s", second.at(name).get<double>() / (length > 0 ? length : 1));
+    if (last_second.is_null()) return std::string("-");
+    const double length = last_second.at("length");
+    return fmt::format("{:.0f}/s", last_second.at(name).get<double>() / (length > 0 ? length : 1));
   };
   std::string out = fmt::format(
       "process {}, {} processors by {}, {} threads\n"
