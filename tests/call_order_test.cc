@@ -5,6 +5,7 @@
 // plain counters of the functions.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <verge/detail/lock.h>
 #include <verge/runtime.h>
 #include <verge/time.h>
@@ -12,6 +13,8 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -24,6 +27,8 @@
 #include <support/engines.h>
 #include <support/patience.h>
 #include <support/scale.h>
+#include <support/thread_state.h>
+#include <verge/detail/timer_functions.h>
 
 namespace verge::test {
 namespace {
@@ -55,6 +60,49 @@ class call_order : public testing::TestWithParam<engine_traits> {
   runtime rt{{.processors = 4, .engine = GetParam().engine}};
   as_default here{rt};
 };
+
+/// Threads that wait for the ends of calls have a list by a hash of the timer: those of two timers
+/// that share it are told apart.
+TEST(an_end_of_a_call, wakes_the_thread_that_waits_for_it_and_no_other) {
+  runtime rt({.processors = 2});
+  auto& timers = detail::scheduler_of(rt).timers();
+  std::array<blockers, 2> blocked;
+  std::vector<detail::timer_node*> made;
+  const auto make = [&](std::size_t which) {
+    return detail::start_func_timer(
+        timers, 3'600'000'000'000, [block = blocked[which].block()] { block(); }, 0);
+  };
+  const auto room = [](const detail::timer_node* t) {
+    return (reinterpret_cast<std::uintptr_t>(t) >> 6) % 64;
+  };
+  std::array<detail::timer_node*, 2> two{make(0), nullptr};
+  while (two[1] == nullptr) {
+    detail::timer_node* const t = make(1);
+    (room(t) == room(two[0]) ? two[1] : made.emplace_back()) = t;
+  }
+  for (detail::timer_node* t : two) detail::reset_timer_after(t, 0);
+  for (const blockers& b : blocked) {
+    ASSERT_TRUE(eventually([&] { return b.count() == 1; }));
+  }
+  std::array<std::atomic<pid_t>, 2> ids{};
+  std::array<std::atomic<bool>, 2> ended{};
+  std::vector<std::thread> ends;
+  for (std::size_t i = 0; i < 2; ++i) {
+    ends.emplace_back([&, i] {
+      ids[i] = ::gettid();
+      detail::destroy_timer(*two[i]);
+      ended[i] = true;
+    });
+    EXPECT_TRUE(eventually([&] { return ids[i] != 0 && is_asleep(ids[i]); }));
+  }
+  // The one that came first is behind the other.
+  blocked[0].release();
+  EXPECT_TRUE(eventually([&] { return ended[0].load(); }));
+  EXPECT_FALSE(ended[1]);
+  blocked[1].release();
+  for (std::thread& t : ends) t.join();
+  for (detail::timer_node* t : made) detail::destroy_timer(*t);
+}
 
 TEST_P(call_order, of_tickers_that_are_slower_than_their_period) {
   for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {

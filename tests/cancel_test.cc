@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -23,6 +24,7 @@
 #include <verge/task.h>
 #include <verge/time.h>
 #include <verge/timeout.h>
+#include "support/fake_engine.h"
 #include "support/patience.h"
 #include "support/scale.h"
 #include "support/stepper.h"
@@ -57,6 +59,35 @@ TEST(cancelled_task, that_slept_leaves_no_timer_behind) {
     EXPECT_THROW(h.join(), cancelled);
     ASSERT_TRUE(test::eventually([&] { return rt.stats().total.timers_live == 0; }))
         << rt.stats().total.timers_live;
+  }
+}
+
+/// A worker has taken the timer off its queue when the sleep is withdrawn, and fires it after that.
+TEST(a_sleep_that_is_withdrawn, is_not_ended_by_its_timer_any_more) {
+  class engine_without_queue final : public test::fake_engine {
+   public:
+    void start(detail::timer_node& t, std::int64_t, std::int64_t) override { started = &t; }
+    bool stop(detail::timer_node&) noexcept override { return false; }
+    detail::timer_node* started = nullptr;
+  };
+  class counting : public detail::waiter {
+   public:
+    counting() : waiter(&count) {}
+    int woken = 0;
+
+   private:
+    static void count(waiter& w) noexcept { ++static_cast<counting&>(w).woken; }
+  };
+  test::clockwork_on<engine_without_queue> clockwork(1);
+  for (const bool pauses : {false, true}) {
+    detail::sleep_action nap(detail::sleep_operation::for_delay(1'000, &clockwork.timers()));
+    counting w;
+    ASSERT_TRUE(nap.start(w, detail::waiter::by_event));
+    detail::timer_node& t = *clockwork.engine().started;
+    pauses ? nap.pause() : nap.withdraw();
+    t.does.load()->fire(t, clockwork.scheduler().now());
+    EXPECT_EQ(w.woken, 0);
+    EXPECT_EQ(w.winner(), detail::waiter::no_event);
   }
 }
 

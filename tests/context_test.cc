@@ -58,6 +58,26 @@ TEST(context, is_done_when_it_is_cancelled) {
   EXPECT_TRUE(is_closed(ctx));
 }
 
+/// Those that are there, and those that come too late, of one that was cancelled or was late.
+TEST(context, passes_on_why_it_is_done) {
+  const auto why = std::make_error_code(std::errc::address_in_use);
+  auto [ctx, cancel] = with_cancel(background());
+  auto [child, cancel_child] = with_cancel(ctx);
+  auto [below, cancel_below] = with_cancel(child);
+  cancel(why);
+  auto [late, cancel_late] = with_cancel(ctx);
+  for (const context& c : {ctx, child, below, late}) {
+    EXPECT_EQ(c.err(), context_errc::cancelled);
+    EXPECT_EQ(c.cause(), why);
+  }
+  auto [timed, cancel_timed] = with_timeout(background(), 0s, why);
+  auto [too_late, cancel_too_late] = with_cancel(timed);
+  for (const context& c : {timed, too_late}) {
+    EXPECT_EQ(c.err(), context_errc::deadline_exceeded);
+    EXPECT_EQ(c.cause(), why);
+  }
+}
+
 TEST(context, has_errors_that_equal_those_of_the_standard) {
   EXPECT_EQ(make_error_code(context_errc::cancelled), std::errc::operation_canceled);
   EXPECT_EQ(make_error_code(context_errc::deadline_exceeded), std::errc::timed_out);

@@ -387,8 +387,8 @@ TEST_F(default_runtime_test, in_the_child_of_a_fork_is_a_new_one_and_old_timers_
 }
 
 TEST_F(default_runtime_test, is_forked_while_its_threads_are_running) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a thread that does not exist in the child may hold this sanitizer's locks";
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "a thread that does not exist in the child may hold the sanitizer's locks";
 #endif
   EXPECT_EXIT(
       {

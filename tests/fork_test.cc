@@ -191,6 +191,7 @@ TEST_F(fork_of_a_running_runtime, a_simulation_throws_in_the_child) {
               if (!refuses([&] { sim.thread([] {}).detach(); })) std::_Exit(10);
               if (!refuses([&] { sim.run([] {}); })) std::_Exit(11);
               if (!refuses([&] { sim.run_for(1s); })) std::_Exit(12);
+              if (!refuses([&] { const simulation::participant me(sim); })) std::_Exit(13);
               std::_Exit(20);
             }),
             20);

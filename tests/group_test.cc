@@ -5,19 +5,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <verge/group.h>
 #include <verge/runtime.h>
 #include <verge/simulation.h>
 #include <verge/time.h>
+#include "support/patience.h"
 #include "support/scale.h"
+#include "support/thread_state.h"
 
 namespace {
 
@@ -248,6 +253,28 @@ TEST_F(task_group_test, results_need_not_be_copyable_or_default_constructible) {
     co_return *all[0].p** all[1].p;
   };
   EXPECT_EQ(sim.run(work), 12);
+}
+
+// Or the thread that waits could find that not all have ended, and no bell would ring after that.
+TEST(task_group, rings_the_bell_for_a_task_once_that_is_counted) {
+  runtime rt({.processors = 1});
+  detail::group_state<void> state(detail::scheduler_of(rt));
+  auto& member = state.members.emplace_back();
+  state.started = 1;
+  std::atomic<pid_t> id{0};
+  std::thread ends;
+  {
+    const std::lock_guard held(state.mutex);
+    ends = std::thread([&] {
+      id = ::gettid();
+      state.end(member, true);
+    });
+    EXPECT_TRUE(test::eventually([&] { return id != 0 && test::is_asleep(id); }));
+    EXPECT_FALSE(state.bell.try_recv());
+  }
+  ends.join();
+  EXPECT_TRUE(state.bell.try_recv());
+  EXPECT_TRUE(state.has_all_or_a_failure());
 }
 
 // Tasks on several processors end, fail and are cancelled while the group is waited for: whatever

@@ -583,6 +583,22 @@ TEST_F(hybrid_engine, does_a_bounded_amount_of_work_at_a_time) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
+/// They are put into smaller slots, in several steps, between which it lets others in.
+TEST_F(hybrid_engine, empties_a_slot_of_many_chunks_in_one_look) {
+  constexpr unsigned slot_bits = 28;
+  const std::int64_t slot = ((now_ >> slot_bits) + 3) << slot_bits;
+  std::vector<timer_node*> all;
+  for (int i = 0; i < 600; ++i) all.push_back(&start(slot - now_ + ms + i * 100'000, [] {}));
+  timer_node& put_off = start(slot - now_, [] {});
+  detail::reset_timer_after(&put_off, slot - now_ + second);
+  all.push_back(&put_off);
+  ASSERT_EQ(engine().next_when(0), slot);
+  now_ = slot;
+  EXPECT_EQ(engine().check_timers(0, slot, true).ran, 0U);
+  EXPECT_GT(engine().next_when(0), slot);
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
 TEST_F(hybrid_engine, moves_all_timers_of_a_processor) {
   int fired = 0;
   std::vector<timer_node*> all;

@@ -126,6 +126,22 @@ TEST(inspector, tells_what_is_pending_by_time_and_by_label) {
   EXPECT_EQ(s["processors"].array.size(), 2);
 }
 
+/// Of what ran, one turn in some is looked at: all of these are of one name.
+TEST(inspector, gives_shares_of_time_that_add_up_to_one) {
+  verge::runtime rt({.processors = 1});
+  const verge::inspector page(rt, anywhere());
+  const auto pending = verge::after_func(rt, 1h, [] {}, {.label = "pending"});
+  const json before = stats(page);
+  ASSERT_EQ(before["labels"].array.size(), 1);
+  EXPECT_EQ(before["labels"].array[0]["share_of_time"].number, 0) << "nothing has run";
+  const auto nothing = [] {};
+  for (int i = 0; i < 40; ++i) rt.spawn(nothing).join();
+  const json s = stats(page);
+  ASSERT_EQ(s["labels"].array.size(), 2);
+  EXPECT_EQ(s["labels"].array[1]["share_of_turns"].number, 1);
+  EXPECT_EQ(s["labels"].array[1]["share_of_time"].number, 1);
+}
+
 /// The deadline of a context has no place in the program.
 TEST(inspector, names_what_was_made_at_no_place) {
   verge::runtime rt({.processors = 1});

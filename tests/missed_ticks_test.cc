@@ -12,6 +12,7 @@
 #include <atomic>
 #include <exception>
 #include <new>
+#include <optional>
 #include <ostream>
 #include <stdexcept>
 #include <thread>
@@ -391,6 +392,71 @@ TEST_F(lone_ticker, that_is_reset_while_a_tick_waits_refers_to_itself_no_longer)
   EXPECT_TRUE(detail::reset_ticker(t, test::second));
   EXPECT_EQ(t->refs, armed);
   detail::destroy_timer(*t);
+}
+
+TEST_F(lone_ticker, with_a_channel_does_not_tick_for_a_firing_that_comes_too_late) {
+  for (const auto policy : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+    detail::timer_node* const t =
+        detail::start_ticker(timers(), test::second, static_cast<std::uint8_t>(policy));
+    const auto channel = detail::channel_of(t);
+    const auto ticks_at = [&](std::int64_t after) {
+      t->does.load()->fire(*t, now_ + after * test::second);
+      return channel.try_recv().has_value();
+    };
+    EXPECT_TRUE(detail::stop_timer(t));
+    EXPECT_FALSE(ticks_at(2)) << "it was stopped";
+    EXPECT_FALSE(detail::reset_ticker(t, 10 * test::second));
+    EXPECT_FALSE(ticks_at(2)) << "it was put off";
+    EXPECT_TRUE(ticks_at(10));
+    detail::destroy_timer(*t);
+  }
+}
+
+/// A worker has found that it is due, and fires it after it was started again: for a time in the
+/// past, which is now.
+TEST_F(lone_ticker, or_timer_does_not_send_for_a_firing_from_before_a_reset) {
+  detail::timer_node* const t = detail::start_channel_timer(timers(), test::second, 0, {});
+  const auto channel = detail::channel_of(t);
+  const std::int64_t found = now_ += test::second;
+  now_ += test::ms;
+  EXPECT_TRUE(detail::reset_timer_at(t, found - 10 * test::second, 0));
+  t->does.load()->fire(*t, found);
+  EXPECT_FALSE(channel.try_recv());
+  t->does.load()->fire(*t, now_);
+  EXPECT_TRUE(channel.try_recv());
+  detail::destroy_timer(*t);
+}
+
+/// Three receivers wait when a worker comes late: each tick that is owed wakes another one.
+TEST_F(lone_ticker, gives_each_of_several_receivers_one_of_the_ticks_that_it_owes) {
+  class counting : public detail::waiter {
+   public:
+    counting() : waiter(&count) {}
+    int woken = 0;
+    detail::wait_node place;
+    std::optional<time_point> got;
+
+   private:
+    static void count(waiter& w) noexcept { ++static_cast<counting&>(w).woken; }
+  };
+  constexpr auto burst = static_cast<std::uint8_t>(missed_ticks::burst);
+  detail::timer_node* const t = detail::start_ticker(timers(), test::second, burst);
+  detail::tick_state* const channel = detail::share_channel(*t);
+  std::array<counting, 3> waiting;
+  for (counting& w : waiting) {
+    channel->receivers.push(w.place, w, detail::waiter::by_event, &w.got);
+  }
+  const std::int64_t begin = now_;
+  now_ += 3 * test::second;
+  engine().check_timers(0, now_, true);
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const counting& w = waiting[static_cast<std::size_t>(i)];
+    EXPECT_EQ(w.woken, 1) << i;
+    ASSERT_TRUE(w.got) << i;
+    EXPECT_EQ(w.got->time_since_epoch().count(), begin + (i + 1) * test::second);
+  }
+  detail::destroy_timer(*t);
+  detail::tick_state::drop(channel);
 }
 
 /// The last reference was dropped, and the thread that destroys the node has yet to take it off the

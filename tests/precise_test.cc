@@ -57,11 +57,17 @@ class precise_engine : public testing::Test, public lone_engine {
 };
 
 TEST_F(precise_engine, marks_the_precise_timers_whichever_way_they_are_made) {
+  const std::array<std::int64_t, 3> large{};
   for (const std::int64_t slack : {std::int64_t{0}, detail::precise_slack}) {
-    for (timer_node* const t : {detail::start_channel_timer(timers(), ms, slack, {}),
-                                detail::start_channel_timer_at(timers(), now_ + ms, slack, {}),
-                                detail::start_func_timer(
-                                    timers(), ms, [] {}, slack)}) {
+    for (timer_node* const t :
+         {detail::start_channel_timer(timers(), ms, slack, {}),
+          detail::start_channel_timer_at(timers(), now_ + ms, slack, {}),
+          detail::start_func_timer(
+              timers(), ms, [] {}, slack),
+          detail::start_func_timer(
+              timers(), ms, [large] { static_cast<void>(large.front()); }, slack),
+          detail::start_func_timer_at(
+              timers(), now_ + ms, [] {}, slack)}) {
       EXPECT_EQ(detail::is_precise(*t), slack != 0);
       detail::destroy_timer(*t);
     }

@@ -9,6 +9,7 @@
 #include <verge/time.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <random>
 #include <semaphore>
@@ -185,6 +186,45 @@ struct cannot_be_copied {
   cannot_be_copied& operator=(const cannot_be_copied&) = delete;
   void operator()() const {}
 };
+
+/// By every operation that puts the heap in order: what it takes off is freed before it returns.
+TEST(processor_heap, frees_a_timer_that_was_destroyed_when_it_is_taken_off) {
+  const auto check = [](world& w) { w.pass(second); };
+  const auto look = [](world& w) { w.engine().next_exactly(0); };
+  const auto tidy = [](world& w) { w.engine().tidy_before_sleep(2); };
+  const auto move = [](world& w) { w.engine().move_timers(0, 1); };
+  for (const auto operation : std::initializer_list<void (*)(world&)>{check, look, tidy, move}) {
+    world w;
+    const auto owned = std::make_shared<int>(0);  // so that there is something to destroy
+    timer_node& t = w.start(second / 2, [owned] {});
+    // By a thread that leaves the heap as it is.
+    ASSERT_TRUE(w.engine().stop(t));
+    w.timers().release(t);
+    ASSERT_EQ(w.nodes(), 1U) << "the heap has it";
+    operation(w);
+    EXPECT_EQ(w.nodes(), 0U);
+    EXPECT_EQ(owned.use_count(), 1);
+  }
+}
+
+/// Of many that were stopped, whenever they would have been due: by their own processor.
+TEST(processor_heap, takes_off_what_was_stopped_when_that_is_more_than_a_quarter) {
+  world w;
+  const auto owned = std::make_shared<int>(0);
+  std::vector<timer_node*> timers;
+  for (int i = 0; i < 100; ++i) timers.push_back(&w.start(3600 * second, [owned] {}));
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_TRUE(w.engine().stop(*timers.back()));
+    w.timers().release(*timers.back());
+    timers.pop_back();
+  }
+  w.engine().check_timers(0, w.now(), false);
+  EXPECT_EQ(w.nodes(), 100U) << "another processor's worker has no time for that";
+  w.engine().check_timers(0, w.now(), true);
+  EXPECT_EQ(w.nodes(), 40U);
+  EXPECT_EQ(owned.use_count(), 41);
+  for (timer_node* t : timers) detail::destroy_timer(*t);
+}
 
 TEST(a_function, whose_copy_throws_leaves_no_timer_behind) {
   world w;

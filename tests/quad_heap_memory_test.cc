@@ -193,6 +193,18 @@ TEST(quad_heap_memory, a_mapped_array_begins_on_a_huge_page) {
   maps_past_huge_pages = 0;
 }
 
+/// All of it, and not only what the caller says is used: that is the least.
+TEST(quad_heap_memory, the_pages_of_a_mapped_array_move_and_are_not_copied) {
+  constexpr std::size_t huge = heap_memory::huge_page;
+  auto* block = static_cast<char*>(heap_memory::allocate(huge));
+  block[huge - 1] = 7;
+  for (const std::size_t to : {2 * huge, 5 * huge}) {
+    block = static_cast<char*>(heap_memory::resize(block, to == 2 * huge ? huge : 2 * huge, to, 0));
+    EXPECT_EQ(block[huge - 1], 7) << to / huge;
+  }
+  heap_memory::release(block, 5 * huge);
+}
+
 TEST(quad_heap_memory, push_does_not_allocate_while_there_is_room) {
   node n;
   scripted_memory::script(0);

@@ -12,8 +12,11 @@
 #include <verge/time.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -21,7 +24,10 @@
 #include <utility>
 #include <vector>
 
+#include <sched/live_scheduler.h>
 #include <support/as_default.h>
+#include <support/blockers.h>
+#include <support/fake_engine.h>
 #include <support/lone_engine.h>
 #include <support/patience.h>
 #include <support/scale.h>
@@ -357,6 +363,29 @@ TEST(a_runtime_that_ends, by_its_own_task_destroys_that_task_if_it_suspends) {
   EXPECT_FALSE(ran);
 }
 
+/// The end of another runtime does as well as the beginning of one.
+TEST(a_runtime_that_ends, by_its_own_task_is_cleaned_up_when_another_one_ends) {
+  const auto threads = [] {
+    using std::filesystem::directory_iterator;
+    return std::distance(directory_iterator("/proc/self/task"), directory_iterator());
+  };
+  auto another = std::make_unique<runtime>(runtime_options{.processors = 1});
+  another->run([] {});
+  const auto before = threads();
+  auto payload = std::make_shared<int>(0);
+  const std::weak_ptr<int> kept = payload;
+  const chan<int> never(1);
+  auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
+  rt->spawn([&, never, payload = std::move(payload)]() -> task<> {
+      rt.reset();
+      co_await verge::recv(never);
+    }).detach();
+  ASSERT_TRUE(eventually([&] { return threads() <= before; }));
+  EXPECT_FALSE(kept.expired());
+  another.reset();
+  EXPECT_TRUE(kept.expired());
+}
+
 TEST(a_runtime_that_ends, by_a_callback_leaves_that_running_though_its_timer_has_fired_again) {
   auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
   std::atomic<bool> ending{false};
@@ -458,8 +487,78 @@ TEST(a_clockwork_that_ends, refuses_all_and_is_deleted_with_its_last_node) {
   EXPECT_THROW(of.reset(t, lone.now() + 1, 0), std::logic_error);
   EXPECT_THROW(of.make(), std::logic_error);
   EXPECT_FALSE(seen.expired());
+  of.trace_to(nullptr);
+  EXPECT_EQ(of.quick(), nullptr) << "the end of a trace does not open it again";
   of.free(t);
   EXPECT_TRUE(seen.expired());
+}
+
+/// An engine that has no queue, and whose runtime ends while it starts a timer again.
+class engine_that_ends final : public test::fake_engine {
+ public:
+  void start(detail::timer_node& t, std::int64_t, std::int64_t) override { end(t); }
+  bool reset(detail::timer_node& t, std::int64_t, std::int64_t) override {
+    end(t);
+    return false;
+  }
+  bool stop(detail::timer_node&) noexcept override {
+    ++stopped;
+    return false;
+  }
+  int stopped = 0;
+
+ private:
+  static void end(detail::timer_node& t) {
+    detail::clockwork::of(t).end([](detail::timer_node&) noexcept {});
+  }
+};
+
+TEST(a_timer_that_is_started_while_its_runtime_ends, is_taken_off_its_queue_again) {
+  class [[gnu::visibility("hidden")]] host final : public test::lone_engine {
+   public:
+    host() : lone_engine(engine::hybrid) {}
+  }
+  lone;
+  for (const bool again : {false, true}) {
+    auto made = std::make_unique<engine_that_ends>();
+    const engine_that_ends& its = *made;
+    auto& of = *new detail::clockwork(std::move(made), lone, lone);
+    detail::timer_node& t = of.make();
+    if (again) {
+      EXPECT_FALSE(of.reset(t, lone.now() + 1, 0));
+    } else {
+      of.start(t, lone.now() + 1, 0);
+    }
+    EXPECT_EQ(its.stopped, 1) << again;
+    of.free(t);  // and the clockwork with it
+  }
+}
+
+/// A callback was queued behind the one that runs when the runtime ends: its reference is dropped,
+/// so what it owns is destroyed.
+TEST(a_runtime_that_ends, drops_the_callbacks_that_are_queued_behind_the_last_one) {
+  auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
+  auto& scheduler = static_cast<detail::live_scheduler&>(detail::scheduler_of(*rt));
+  scheduler.limit_spares(0);
+  const auto owned = std::make_shared<int>(0);
+  test::blockers busy;
+  std::atomic<int> begun{0};
+  rt->run([&] {
+    // Both are due when the worker looks: it runs the one and has queued the other.
+    const auto due = clock::now() - 1s;
+    for (int i = 0; i < 2; ++i) {
+      after_func(*rt, due, [&begun, owned, block = busy.block()] {
+        if (begun++ == 0) block();
+      }).detach();
+    }
+  });
+  ASSERT_TRUE(test::eventually([&] { return busy.count() == 1; }));
+  std::thread ending([&] { rt.reset(); });
+  EXPECT_TRUE(test::eventually([&] { return scheduler.as_watched().stopping(); }));
+  busy.release();
+  ending.join();
+  EXPECT_EQ(begun, 1);
+  EXPECT_EQ(owned.use_count(), 1);
 }
 
 }  // namespace

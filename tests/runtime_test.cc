@@ -86,6 +86,22 @@ TEST(set_processors, up_and_down_loses_no_task_and_no_timer) {
   EXPECT_TRUE(eventually([&] { return fired == tasks; })) << fired;
 }
 
+/// To processors that stay: the figures are those of these.
+TEST(set_processors, down_moves_the_timers_of_those_that_go) {
+  runtime rt({.processors = 4});
+  constexpr unsigned threads = 8;
+  std::vector<verge::timer> timers(threads);
+  for (verge::timer& t : timers) {
+    // Threads have the processors in turn.
+    std::thread([&] { t = after_func(rt, 1h, [] {}); }).join();
+  }
+  rt.set_processors(1);
+  EXPECT_TRUE(test::eventually([&] {
+    const auto s = rt.stats();
+    return s.processors.size() == 1 && s.processors[0].timers_live == threads;
+  })) << rt.stats().processors[0].timers_live;
+}
+
 TEST(set_processors, down_does_not_wait) {
   runtime rt({.processors = 4});
   std::atomic<bool> over{false};

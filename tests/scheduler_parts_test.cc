@@ -18,6 +18,7 @@
 #include <sched/processor_set.h>
 #include <sched/progress_watch.h>
 #include <sched/spare_processors.h>
+#include <sched/stall_watch.h>
 
 namespace verge::detail {
 namespace {
@@ -246,6 +247,80 @@ TEST(spare_processors, come_up_one_at_a_time) {
   spare.count_look();
   EXPECT_FALSE(spares.one_is_coming_up());
   EXPECT_EQ(spares.used(), 1U);
+}
+
+// ---- Stalls
+
+class stalls : public testing::Test {
+ protected:
+  stalls() {
+    watch_.set(10 * ms, [this](const stall& s) { reported_.push_back(s.unreported); });
+    // Of no thread of this process: they cannot be asked, and are reported without an answer.
+    for (worker* w : {&one_, &two_}) w->thread_id = std::numeric_limits<pid_t>::max();
+  }
+  void look(std::int64_t now) {
+    watch_.look_locked(one_, now);
+    watch_.look_locked(two_, now);
+    watch_.finish_look(now);
+  }
+  static void next_turn(worker& w) {
+    w.end_turn();
+    w.begin_turn();
+  }
+
+  processor_set all_{1};
+  worker one_{reinterpret_cast<live_scheduler&>(all_)};  // NOLINT: it is not used
+  worker two_{reinterpret_cast<live_scheduler&>(all_)};  // NOLINT
+  stall_watch watch_;
+  std::vector<std::uint64_t> reported_;
+};
+
+TEST_F(stalls, are_turns_that_last_and_not_many_short_ones) {
+  one_.begin_turn();
+  for (std::int64_t t = 1; t < 50; ++t) {
+    look(t * ms);
+    next_turn(one_);
+  }
+  EXPECT_EQ(watch_.count(), 0U);
+  look(100 * ms);
+  look(110 * ms - 1);
+  EXPECT_EQ(watch_.count(), 0U);
+  look(110 * ms);
+  EXPECT_EQ(watch_.count(), 1U);
+  look(130 * ms);
+  EXPECT_EQ(watch_.count(), 1U) << "it is the same";
+  EXPECT_EQ(watch_.longest(), 30 * ms);
+  one_.end_turn();
+  one_.end_turn();
+  look(200 * ms);
+  EXPECT_EQ(watch_.count(), 1U) << "it runs nothing";
+  EXPECT_EQ(watch_.longest(), 30 * ms);
+}
+
+TEST_F(stalls, are_reported_once_a_second_with_the_number_of_those_that_were_not) {
+  one_.begin_turn();
+  two_.begin_turn();
+  look(1 * ms);
+  look(11 * ms);
+  EXPECT_EQ(watch_.count(), 2U);
+  EXPECT_TRUE(watch_.owes_report());
+  look(111 * ms);
+  EXPECT_TRUE(reported_.empty()) << "it may yet be asked";
+  look(112 * ms);
+  EXPECT_EQ(reported_, std::vector<std::uint64_t>{1}) << "the other";
+  EXPECT_FALSE(watch_.owes_report());
+  next_turn(one_);
+  look(1000 * ms);
+  look(1111 * ms);
+  EXPECT_EQ(watch_.count(), 3U);
+  EXPECT_FALSE(watch_.owes_report()) << "there was one less than a second ago";
+  next_turn(one_);
+  look(1112 * ms);
+  look(1122 * ms);
+  EXPECT_TRUE(watch_.owes_report());
+  look(1300 * ms);
+  EXPECT_EQ(reported_, (std::vector<std::uint64_t>{1, 1}));
+  EXPECT_EQ(watch_.recent().size(), 2U);
 }
 
 // ---- Jobs

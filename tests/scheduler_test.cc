@@ -8,15 +8,21 @@
 #include <verge/task.h>
 #include <verge/time.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
+#include <base/this_thread.h>
 #include <sched/live_scheduler.h>
 #include <support/as_default.h>
+#include <support/blockers.h>
+#include <support/fake_engine.h>
 #include <support/patience.h>
 #include <support/restless.h>
+#include <timer/callback.h>
 
 namespace verge::test {
 namespace {
@@ -125,6 +131,73 @@ TEST_P(poll_breaks, are_made_only_for_an_earlier_timer) {
 INSTANTIATE_TEST_SUITE_P(engines, poll_breaks,
                          testing::Values(engine::processor_heap, engine::hybrid),
                          [](const auto& p) { return std::string(name_of(p.param)); });
+
+/// The queue of the processor is nearly full of tasks when many timers fire at once.
+TEST(a_batch_of_timers, that_does_not_fit_into_the_queue_is_called_all_the_same) {
+  runtime rt({.processors = 1});
+  const as_default here(rt);
+  auto& s = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
+  constexpr std::size_t many = 300;
+  std::atomic<std::size_t> called{0};
+  rt.run([&] {
+    std::vector<detail::engine_host::firing> due;
+    for (std::size_t i = 0; i < many; ++i) {
+      detail::timer_node& t = detail::make_func_timer(s.timers(), [&called] { ++called; });
+      due.push_back({.timer = &t, .when = 1});
+      go([] {}).detach();
+    }
+    // As an engine does with what it has taken off a queue, and with its references.
+    static_cast<detail::engine_host&>(s).fire_all(due, s.now());
+  });
+  EXPECT_TRUE(eventually([&] { return called == many; })) << called;
+}
+
+/// It comes from a thread of an engine, and goes before tasks that have waited longer.
+TEST(a_callback, that_has_fired_on_another_thread_does_not_wait_behind_tasks) {
+  runtime rt({.processors = 1});
+  auto& s = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
+  s.limit_spares(0);
+  std::vector<int> order;
+  blockers busy;
+  rt.spawn(busy.block()).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  auto first = rt.spawn([&] { order.push_back(1); });
+  auto second = rt.spawn([&] { order.push_back(2); });
+  detail::timer_node& t = detail::make_func_timer(s.timers(), [&order] { order.push_back(0); });
+  detail::this_thread.drives_engine = true;
+  detail::fire_callback(t, s.now());
+  detail::this_thread.drives_engine = false;
+  busy.release();
+  first.join();
+  second.join();
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+  detail::destroy_timer(t);
+}
+
+/// What it takes to wake up is learned from sleeps that a timer has ended.
+TEST(a_worker, that_has_slept_without_a_timer_learns_nothing) {
+  class learning_engine final : public fake_engine {
+   public:
+    void come_up_early(std::int64_t ns) noexcept override {
+      ++times;
+      most = std::max(most.load(), ns);
+    }
+    std::atomic<int> times{0};
+    std::atomic<std::int64_t> most{0};
+  };
+  clockwork_on<learning_engine> fake(1);
+  detail::live_scheduler& s = fake.scheduler();
+  const int before = fake.engine().times;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(eventually([&] { return s.running() == 0 && s.polls_until() == INT64_MAX; }));
+    const std::uint64_t woken = s.net()->statistics().wake_ups;
+    ASSERT_TRUE(eventually([&] {
+      s.net()->break_poll();  // again, in case that the last poll has taken it with its own
+      return s.net()->statistics().wake_ups != woken;
+    }));
+  }
+  EXPECT_EQ(fake.engine().times, before) << fake.engine().most << " ns";
+}
 
 TEST(figures, count_threads_woken_and_timers_stopped) {
   for (const engine e : {engine::hybrid, engine::processor_heap}) {

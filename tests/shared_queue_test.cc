@@ -109,6 +109,20 @@ TEST(shared_timer_queue, lets_a_callback_stop_what_is_due_after_it) {
   EXPECT_TRUE(stopped);
 }
 
+TEST(loop_timers, are_due_no_sooner_than_their_delay_from_now) {
+  verge::loop_timers timers;
+  const auto begin = clock::now();
+  const auto which = timers.start(1h, [] {});
+  EXPECT_GE(timers.next(), begin + 1h);
+  EXPECT_LE(timers.next(), clock::now() + 1h + 1s);
+  const auto later = clock::now();
+  EXPECT_TRUE(timers.reset(which, 30min));
+  EXPECT_GE(timers.next(), later + 30min);
+  EXPECT_LE(timers.next(), clock::now() + 30min + 1s);
+  EXPECT_TRUE(timers.reset(which, -1h));
+  EXPECT_GE(timers.next(), later) << "as soon as may be, and not an hour ago";
+}
+
 TEST(loop_timers, are_readable_when_due_and_until_run) {
   verge::loop_timers timers;
   const auto readable = [&](int ms) {

@@ -73,6 +73,21 @@ TEST_F(slab_trim, keeps_an_eighth_of_what_is_in_use) {
   free(live);
 }
 
+/// What was given back before is not in use.
+TEST_F(slab_trim, keeps_an_eighth_of_what_is_in_use_and_counts_nothing_that_was_given_back) {
+  const auto live = allocate(8 * per_chunk());
+  free(allocate(24 * per_chunk()));
+  nodes_.pool().trim();
+  nodes_.pool().trim();
+  const std::size_t held = held_chunks();
+  EXPECT_GE(held, 10U);
+  free(allocate(10 * per_chunk()));
+  nodes_.pool().trim();
+  nodes_.pool().trim();
+  EXPECT_EQ(held_chunks(), held);
+  free(live);
+}
+
 TEST_F(slab_trim, leaves_addresses_valid_and_old_references_recognisable) {
   const auto all = allocate(8 * per_chunk());
   std::vector<slab_ref<node>> refs;
@@ -149,6 +164,59 @@ TEST_F(slab_trim, gives_back_the_nodes_of_a_chunk_in_which_the_depot_has_indices
   std::size_t blank = 0;
   for (node* n : all) blank += n->word.load(std::memory_order_acquire) == 0 ? 1 : 0;
   EXPECT_GE(blank, given * (per_chunk() - in_a_page));
+}
+
+TEST_F(slab_trim, begins_the_lives_of_a_chunk_behind_the_last_of_all_its_nodes) {
+  constexpr std::uint32_t lives = 1'000;
+  auto all = allocate(8 * per_chunk());
+  // One in each chunk is older than the others, and is neither its first nor its last.
+  for (std::size_t i = per_chunk() / 2; i < all.size(); i += per_chunk()) {
+    slab_pool_access::set_version(all[i], 2 * lives + 1);
+  }
+  const std::size_t chunks = held_chunks();
+  free(all);
+  nodes_.pool().trim();
+  const std::size_t given = nodes_.pool().trim();
+  ASSERT_GT(given, 0U);
+  EXPECT_EQ(held_chunks(), chunks - given);
+  all = allocate(8 * per_chunk());
+  std::size_t behind = 0;
+  for (const node* n : all) behind += slab_pool::version(n) > 2 * lives ? 1 : 0;
+  EXPECT_GE(behind, given * per_chunk());
+  free(all);
+}
+
+/// The system's pages, and how many chunks were given back as a whole.
+class counted_pages final : public detail::page_source {
+ public:
+  void* map(std::size_t bytes, std::size_t alignment) noexcept override {
+    return system_.map(bytes, alignment);
+  }
+  void unmap(void* memory, std::size_t bytes) noexcept override { system_.unmap(memory, bytes); }
+  void discard(void* memory, std::size_t bytes) noexcept override {
+    if (bytes == slab_pool::chunk_bytes) ++whole;
+    system_.discard(memory, bytes);
+  }
+  void prefer_huge_pages(void* /*memory*/, std::size_t /*bytes*/, bool /*huge*/) noexcept override {
+  }
+
+  std::size_t whole = 0;
+
+ private:
+  detail::page_source& system_ = detail::system_pages();
+};
+
+/// What is left is in the depot, whose indices do not reach into the chunks that are given back.
+TEST(a_chunk, is_given_back_as_a_whole_unless_the_depot_has_indices_in_it) {
+  counted_pages pages;
+  slab_pool pool(56, slab_pool::header_bytes, nullptr, pages);
+  std::vector<void*> all(8 * slab_pool_access::per_chunk(pool));
+  for (void*& n : all) n = pool.allocate();
+  for (void* n : all) pool.free(n);
+  pool.trim();
+  const std::size_t given = pool.trim();
+  EXPECT_GT(given, 2U);
+  EXPECT_GE(pages.whole, given - 2) << "the depot begins in the first ones";
 }
 
 TEST_F(slab_trim, gives_back_around_nodes_that_stay) {

@@ -145,6 +145,29 @@ TEST_P(slack, is_for_channel_timers_too) {
   }
 }
 
+TEST_P(slack, is_given_to_a_sleep_until_a_time_and_for_a_while) {
+  simulation sim({.engine = GetParam().engine});
+  const auto begin = sim.now();
+  const auto due = begin + 1001ms;
+  const auto round = clock::time_point(
+      std::chrono::nanoseconds(detail::with_slack(due.time_since_epoch().count(), 100'000'000)));
+  ASSERT_GT(round, due);
+  for (const bool until : {false, true}) {
+    sim.run([&, until]() -> task<> {
+      const auto now = sim.now();
+      if (until) {
+        co_await sleep_until(now + 1001ms, {.slack = 100ms});
+      } else {
+        co_await sleep(1001ms, {.slack = 100ms});
+      }
+      const auto latest = clock::time_point(std::chrono::nanoseconds(
+          detail::with_slack((now + 1001ms).time_since_epoch().count(), 100'000'000)));
+      EXPECT_GE(sim.now(), latest);
+      EXPECT_LE(sim.now(), latest + GetParam().tick);
+    });
+  }
+}
+
 TEST_P(slack, is_removed_by_a_reset_without_slack) {
   simulation sim({.engine = GetParam().engine});
   const auto begin = sim.now();

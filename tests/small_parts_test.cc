@@ -169,6 +169,12 @@ TEST(a_descriptor, is_closed_by_its_last_owner) {
   EXPECT_FALSE(is_open(second));
 }
 
+TEST(a_descriptor, that_there_is_none_of_is_not_closed) {
+  errno = 0;
+  { detail::file_descriptor none; }
+  EXPECT_EQ(errno, 0) << "the kernel was not asked";
+}
+
 TEST(a_ready_list, is_empty_after_it_was_moved) {
   detail::runnable r;
   detail::ready_list a;

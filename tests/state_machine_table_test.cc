@@ -8,6 +8,7 @@
 #include <atomic>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <support/traced_timer.h>
@@ -174,6 +175,48 @@ TEST_F(state_machine, clean_leaves_a_head_in_any_other_state_alone) {
   }
 }
 
+TEST_F(state_machine, clean_leaves_a_head_alone_that_is_changed_meanwhile) {
+  for (const auto& [was, is] : {std::pair{deleted, modified_later}, {modified_later, deleted}}) {
+    heap_.heap.clear();
+    put(was, key, 150);
+    traced::before_swap = [&, to = is] { t_.state.set(to); };
+    clean_timers(heap_);
+    EXPECT_EQ(traced::path, "");
+    EXPECT_TRUE(on_heap(heap_));
+    EXPECT_EQ(traced::references, 0);
+  }
+}
+
+TEST_F(state_machine, the_end_counts_a_timer_that_is_stopped_meanwhile_as_deleted) {
+  for (const timer_state is : {deleted, modified_later}) {
+    heap_.heap.clear();
+    put(waiting, key, 150);
+    traced::before_swap = [&] {
+      heap_.deleted_timers.set(is == deleted ? 1 : 0);
+      t_.state.set(is);
+    };
+    remove_all_timers(heap_);
+    EXPECT_EQ(traced::path, "removing removed");
+    EXPECT_EQ(heap_.deleted_timers.get(), 0);
+    EXPECT_EQ(traced::references, -1);
+    EXPECT_TRUE(heap_.heap.empty());
+  }
+}
+
+TEST_F(state_machine, run_calls_nothing_that_is_stopped_or_reset_meanwhile) {
+  for (const timer_state is : {deleted, modified_later}) {
+    heap_.heap.clear();
+    put(waiting, now, 150);
+    traced::before_swap = [&] {
+      heap_.deleted_timers.set(is == deleted ? 1 : 0);
+      t_.state.set(is);
+    };
+    EXPECT_EQ(run_timer(heap_, now), is == deleted ? -1 : 150);
+    EXPECT_TRUE(fired.empty());
+    EXPECT_EQ(traced::references, is == deleted ? -1 : 0);
+  }
+}
+
 // ---- adjust, clear deleted, move: over the whole heap ----
 
 class sweeps : public state_machine, public testing::WithParamInterface<const char*> {
@@ -230,6 +273,32 @@ TEST_P(sweeps, wait_for_a_timer_that_is_modified) {
   sweep();
   EXPECT_EQ(traced::yields, 1);
   EXPECT_EQ(traced::path, "moving waiting");
+}
+
+/// Another thread changes it between the look at its state and the swap from that.
+TEST_P(sweeps, look_again_at_a_timer_that_is_stopped_or_reset_meanwhile) {
+  for (const timer_state was : {waiting, modified_earlier, modified_later, deleted}) {
+    for (const timer_state is : {modified_earlier, modified_later, deleted}) {
+      if (was == is) continue;
+      SCOPED_TRACE(std::string(name_of(was)) + " to " + name_of(is));
+      heap_.heap.clear();
+      other_.heap.clear();
+      put(was, key, 150);
+      traced::before_swap = [&] {
+        heap_.deleted_timers.set(is == deleted ? 1 : 0);
+        t_.state.set(is);
+      };
+      sweep();
+      if (std::exchange(traced::before_swap, nullptr)) continue;  // it swaps nothing
+      EXPECT_EQ(heap_.deleted_timers.get(), 0);
+      EXPECT_EQ(traced::references, is == deleted ? -1 : 0);
+      EXPECT_EQ(on_heap(target()), is != deleted);
+      EXPECT_EQ(t_.state.get(), is == deleted ? removed : waiting);
+      if (is != deleted) {
+        EXPECT_EQ(t_.when, 150);
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(each, sweeps, testing::Values("adjust", "clear_deleted", "move"),

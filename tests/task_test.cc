@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstddef>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -15,7 +18,10 @@
 #include <verge/chan.h>
 #include <verge/runtime.h>
 #include <verge/task.h>
+
+#include <sched/live_scheduler.h>
 #include "support/allocations.h"
+#include "support/patience.h"
 #include "support/scale.h"
 #include "support/stepper.h"
 #include "support/token.h"
@@ -276,6 +282,24 @@ TEST(join_handle, that_is_dropped_after_the_end_leaves_the_exception_to_the_sche
   EXPECT_TRUE(s.take_unhandled().empty()) << "it could still be joined";
   h.detach();
   EXPECT_EQ(s.take_unhandled().size(), 1u);
+}
+
+/// Or a runtime that has nothing left to do could end before.
+TEST(join_handle, that_is_dropped_leaves_the_exception_before_the_task_counts_as_ended) {
+  detail::scheduler* home = nullptr;
+  std::atomic<std::size_t> live{99};
+  runtime rt({.processors = 1, .on_exception = [&](const std::exception_ptr&) {
+                live = static_cast<detail::live_scheduler*>(home)->jobs().live();
+              }});
+  home = &detail::scheduler_of(rt);
+  const chan<int> go_on;
+  rt.spawn([&go_on]() -> task<> {
+      co_await recv(go_on);
+      throw std::runtime_error("lost");
+    }).detach();
+  go_on.close();
+  EXPECT_TRUE(test::eventually([&] { return live != 99; }));
+  EXPECT_EQ(live, 1U);
 }
 
 TEST(join_handle, shows_in_the_job_what_is_waited_for) {

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched/live_scheduler.h>
 #include <support/blockers.h>
 #include <support/engines.h>
 #include <support/json_reader.h>
@@ -251,6 +252,30 @@ TEST(trace, one_at_a_time_and_written_after_its_end) {
   first.stop();
   first.stop();
   const verge::trace second(rt);
+}
+
+/// Not all of what a task does has to be one turn.
+TEST(trace, has_the_label_that_a_task_gets_in_its_last_turn) {
+  verge::runtime rt({.processors = 1});
+  verge::trace recording(rt);
+  rt.run([] { verge::label_task("named at last"); });
+  ASSERT_TRUE(verge::test::eventually([&] { return is_idle(rt); }));
+  recording.stop();
+  const auto turns = events(written(recording), "X");
+  EXPECT_TRUE(std::any_of(turns.begin(), turns.end(), [](const json& e) {
+    return e["name"].text.find("named at last") != std::string::npos;
+  }));
+}
+
+/// A worker that is slow may write there until the runtime ends.
+TEST(trace, uses_the_rings_of_the_one_before) {
+  verge::runtime rt({.processors = 1});
+  const auto& s = static_cast<verge::detail::live_scheduler&>(verge::detail::scheduler_of(rt));
+  verge::trace(rt).stop();
+  const auto* const ring = s.all_processors()[0].ring.get();
+  ASSERT_NE(ring, nullptr);
+  verge::trace(rt).stop();
+  EXPECT_EQ(s.all_processors()[0].ring.get(), ring);
 }
 
 /// Timers work the same on the path that a trace takes, and again on the fast one.

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <verge/chan.h>
+#include <verge/fd.h>
 #include <verge/runtime.h>
 #include <verge/task.h>
 #include <verge/time.h>
@@ -19,10 +20,12 @@
 #include <base/this_thread.h>
 #include <clock/true_clock.h>
 #include <sched/live_scheduler.h>
+#include <support/as_default.h>
 #include <support/blockers.h>
 #include <support/fake_engine.h>
 #include <support/patience.h>
 #include <support/stuck_at.h>
+#include <support/without_monitor.h>
 
 namespace verge::test {
 namespace {
@@ -30,28 +33,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::int64_t ms = 1'000'000;
-
-/// Runtimes that are made while it exists have no monitor.
-class no_monitor {
- public:
-  no_monitor() { detail::monitor::switch_off(); }
-  ~no_monitor() { detail::monitor::switch_on(); }
-  no_monitor(const no_monitor&) = delete;
-  no_monitor& operator=(const no_monitor&) = delete;
-};
-
-std::unique_ptr<runtime> without_monitor(unsigned processors) {
-  const no_monitor here;
-  return std::make_unique<runtime>(runtime_options{.processors = processors});
-}
-
-detail::live_scheduler& scheduler_of(runtime& rt) {
-  return static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
-}
-
-bool eventually_idle(const detail::live_scheduler& s) {
-  return eventually([&] { return s.running() == 0 && s.polls_until() != 0; });
-}
 
 /// The worker that was woken by the first timer is in its callback, and another one sleeps and does
 /// not poll.
@@ -220,17 +201,6 @@ TEST(a_worker, does_not_count_a_timer_of_its_own_as_stolen) {
   EXPECT_EQ(s.all_processors()[0].timers_stolen.read(), 0U);
 }
 
-/// What the monitor would do, at times that the test gives it.
-class looks {
- public:
-  explicit looks(detail::live_scheduler& at) : at_(at), begin_(detail::true_now()) {}
-  void look(std::int64_t after) { at_.as_watched().sysmon_look(begin_ + after); }
-
- private:
-  detail::live_scheduler& at_;
-  std::int64_t begin_;
-};
-
 /// A timer is overdue that no worker can fire. While one spins it may be about to.
 TEST(the_monitor, gives_a_spinning_worker_time) {
   class dead_timer_engine : public restless_engine {
@@ -273,6 +243,109 @@ TEST(a_stuck_processor, gets_a_spare_one_for_a_task_that_was_suspended_after_10_
   for (std::int64_t t = 10; t < 40; ++t) monitor.look(t * ms);
   EXPECT_GE(s.spare_used(), 1U);
   EXPECT_TRUE(eventually([&] { return waits.done(); }));
+}
+
+/// A new task may well be of the kind that the processor is stuck in.
+TEST(a_stuck_processor, gets_a_spare_one_for_a_new_task_after_100_ms) {
+  const auto rt = without_monitor(1);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  ASSERT_TRUE(eventually_idle(s));
+  const blockers busy;
+  rt->spawn(busy.block()).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  auto waits = rt->spawn([] {});
+  looks monitor(s);
+  // At 10 ms it sees that something was taken since the last time that it looked so closely.
+  for (std::int64_t t = 0; t < 110; ++t) monitor.look(t * ms);
+  EXPECT_EQ(s.spare_used(), 0U) << "it may be slow";
+  for (std::int64_t t = 110; t < 130; ++t) monitor.look(t * ms);
+  EXPECT_EQ(s.spare_used(), 1U);
+  EXPECT_TRUE(eventually([&] { return waits.done(); }));
+}
+
+/// The one behind it may be of the kind that the processor is stuck in.
+TEST(a_spare_processor, takes_a_task_that_was_suspended_and_not_the_new_one_behind_it) {
+  const auto rt = without_monitor(1);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  chan<int> c;
+  auto waits = rt->spawn([&]() -> task<> { co_await recv(c); });
+  ASSERT_TRUE(eventually([&] { return rt->stats().tasks_waiting == 1; }));
+  ASSERT_TRUE(eventually_idle(s));
+  const blockers busy;
+  rt->spawn(busy.block()).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  c.send(1);
+  auto next = rt->spawn([] {});
+  looks monitor(s);
+  for (std::int64_t t = 0; t < 100 && s.spare_used() == 0; ++t) monitor.look(t * ms);
+  EXPECT_TRUE(eventually([&] { return waits.done() && s.polls_until() != 0; })) << "it rests";
+  EXPECT_FALSE(next.done());
+  EXPECT_EQ(s.spare_used(), 1U);
+  for (std::int64_t t = 100; t < 300; ++t) monitor.look(t * ms);
+  EXPECT_TRUE(eventually([&] { return next.done(); }));
+}
+
+/// No worker does that: the only processor is stuck in a task.
+TEST(the_monitor, looks_at_the_poller_10_ms_after_the_last_look) {
+  const auto rt = without_monitor(1);
+  const as_default here(*rt);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  s.limit_spares(0);  // one might start, and would poll
+  auto [from, to] = make_pipe().or_throw();
+  ASSERT_TRUE(eventually_idle(s));
+  const blockers busy;
+  rt->spawn(busy.block()).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  const verge::timer breaks = wake_sleeper(*rt, s);
+  const auto events = [&] { return s.net()->statistics().source_events; };
+  const std::uint64_t before = events();
+  ASSERT_TRUE(to.write_all("hello").wait());
+  looks monitor(s);
+  monitor.look(11 * ms);
+  EXPECT_GT(events(), before);
+  const std::uint64_t after = events();
+  ASSERT_TRUE(to.write_all("again").wait());
+  monitor.look(12 * ms);
+  EXPECT_EQ(events(), after) << "it has just looked";
+  monitor.look(22 * ms);
+  EXPECT_GT(events(), after);
+}
+
+/// A worker sleeps until a timer in an hour, and another one is overdue of which it was not told.
+TEST(the_monitor, wakes_a_worker_that_sleeps_past_a_timer_until_a_later_one) {
+  const no_monitor here;
+  clockwork_on<fake_engine> fake(1);
+  detail::live_scheduler& s = fake.scheduler();
+  ASSERT_TRUE(eventually_idle(s));
+  const std::int64_t later = detail::true_now() + 3'600'000 * ms;
+  fake.engine().set(0, later);
+  s.wake_net_poller(later);
+  ASSERT_TRUE(eventually([&] { return s.polls_until() == later; }));
+  const std::int64_t when = detail::true_now();
+  fake.engine().set(0, when);
+  EXPECT_TRUE(s.as_watched().sysmon_look(when + 4 * ms));
+  EXPECT_EQ(s.poll_rescues(), 1U);
+  EXPECT_TRUE(eventually([&] { return fake.engine().ran() == 1; }));
+}
+
+/// What it was before it was taken is not counted as time in which it was held.
+TEST(a_processor, that_was_idle_is_held_from_when_it_is_taken) {
+  const auto rt = without_monitor(1);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  const detail::processor& first = s.all_processors()[0];
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_TRUE(eventually_idle(s));
+    const std::int64_t idle = detail::true_now();
+    while (detail::true_now() < idle + 5 * ms) std::this_thread::yield();
+    const std::int64_t begin = detail::true_now();
+    const std::int64_t before = s.held_for(first);
+    rt->spawn([] {}).join();
+    EXPECT_TRUE(eventually_idle(s));
+    const std::int64_t held = s.held_for(first) - before;
+    const std::int64_t passed = detail::true_now() - begin;
+    EXPECT_LE(held, passed + ms);
+    return passed < 2 * ms;  // or this has shown nothing
+  }));
 }
 
 /// The other one is always busy with its own, and does not look at the queues of others.

@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <engine/ten_states/bad_timer.h>
@@ -18,7 +19,8 @@
 
 namespace verge::detail {
 
-/// Records every change of a timer's state. `on_yield` is called when an operation yields.
+/// Records every change of a timer's state. `on_yield` is called when an operation yields,
+/// `before_swap` once, before the next compare-and-swap.
 struct traced {
   template <class T>
   class atomic {
@@ -30,6 +32,7 @@ struct traced {
       write_down();
     }
     bool compare_exchange_strong(T& expected, T v, std::memory_order, std::memory_order) {
+      if (before_swap) std::exchange(before_swap, nullptr)();
       if (value_ != expected) {
         expected = value_;
         return false;
@@ -80,6 +83,7 @@ struct traced {
   inline static int references = 0;
   inline static std::vector<std::int64_t> wakes;
   inline static std::function<void()> on_yield;
+  inline static std::function<void()> before_swap;
 };
 
 /// One timer, in a state that the test sets, with key 200 on the first heap if it is on one; in the

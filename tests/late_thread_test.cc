@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A thread loses its core between two steps of an agreement on wake-ups, and what happens meanwhile
+// is the worst. Without the monitor, so that what is missed then hangs.
+
+#include <gtest/gtest.h>
+#include <verge/chan.h>
+#include <verge/fd.h>
+#include <verge/runtime.h>
+#include <verge/task.h>
+#include <verge/time.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include <base/this_thread.h>
+#include <clock/true_clock.h>
+#include <sched/live_scheduler.h>
+#include <support/as_default.h>
+#include <support/blockers.h>
+#include <support/fake_engine.h>
+#include <support/patience.h>
+#include <support/stuck_at.h>
+#include <support/without_monitor.h>
+
+namespace verge::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t ms = 1'000'000;
+
+thread_local bool is_to_be_stuck = false;
+bool is_the_unlucky() noexcept { return is_to_be_stuck; }
+
+/// The thread that looks at the poller for the others has found that a task can go on, and stays
+/// there. The only worker ends what it runs meanwhile, finds nothing, and sleeps.
+TEST(a_thread_that_looks_at_the_poller, wakes_a_worker_after_it_has_queued_what_it_found) {
+  for (int n = 1;; ++n) {
+    const auto rt = without_monitor(1);
+    const as_default here(*rt);
+    detail::live_scheduler& s = scheduler_of(*rt);
+    s.limit_spares(0);
+    auto [from, to] = make_pipe().or_throw();
+    auto reads = rt->spawn([&]() -> task<> {
+      char c = 0;
+      co_await from.read_some({&c, 1});
+    });
+    ASSERT_TRUE(eventually([&] { return rt->stats().tasks_waiting == 1; }));
+    ASSERT_TRUE(eventually_idle(s));
+    blockers busy;
+    rt->spawn(busy.block()).detach();
+    ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+    const verge::timer breaks = wake_sleeper(*rt, s);
+    ASSERT_TRUE(to.write_all("x").wait());
+    stuck_at point(n, &is_the_unlucky);
+    std::atomic<bool> done{false};
+    std::thread unlucky([&] {
+      is_to_be_stuck = true;
+      s.as_watched().sysmon_look(detail::true_now() + 11 * ms);
+      is_to_be_stuck = false;
+      done = true;
+    });
+    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
+    const bool stuck = stuck_at::reached();
+    busy.release();
+    EXPECT_TRUE(eventually_idle(s));
+    stuck_at::let_go();
+    unlucky.join();
+    ASSERT_TRUE(eventually([&] { return reads.done(); })) << "after call " << n;
+    if (!stuck) break;
+  }
+}
+
+bool is_a_spinning_worker() noexcept {
+  const detail::worker* const w = detail::this_thread.as_worker;
+  return w != nullptr && w->spinning;
+}
+
+/// A task queues another one and stays, with no worker woken for that, as one spins; which has just
+/// looked at all queues, and loses its core before it says that it does not spin any more.
+TEST(a_worker, that_stops_spinning_looks_once_more_at_the_queues_of_others) {
+  for (int n = 1;; ++n) {
+    const auto rt = without_monitor(2);
+    detail::live_scheduler& s = scheduler_of(*rt);
+    ASSERT_TRUE(eventually_idle(s));
+    std::atomic<bool> begun{false};
+    std::atomic<bool> queue{false};
+    std::atomic<bool> queued{false};
+    std::atomic<bool> ran{false};
+    const blockers busy;
+    rt->spawn([&, block = busy.block()] {
+        begun = true;
+        while (!queue) std::this_thread::yield();
+        go([&] { ran = true; }).detach();
+        queued = true;
+        block();
+      }).detach();
+    ASSERT_TRUE(eventually([&] { return begun && s.running() == 1 && s.polls_until() != 0; }));
+    stuck_at point(n, &is_a_spinning_worker);
+    auto other = rt->spawn([] {});
+    EXPECT_TRUE(eventually([&] {
+      return stuck_at::reached() || (other.done() && s.running() == 1 && s.polls_until() != 0);
+    }));
+    const bool stuck = stuck_at::reached();
+    queue = true;
+    EXPECT_TRUE(eventually([&] { return queued.load(); }));
+    stuck_at::let_go();
+    ASSERT_TRUE(eventually([&] { return ran.load(); })) << "after call " << n;
+    if (!stuck) break;
+  }
+}
+
+/// The holder of processor 0 loses its core while it fires its timers.
+class slow_engine : public fake_engine {
+ public:
+  detail::timer_check check_timers(unsigned p, std::int64_t now, bool own) noexcept override {
+    if (p == 0 && own && next_when(0) != 0) slow.block()();
+    if (p == 0 && !own && at_theft) at_theft();
+    return fake_engine::check_timers(p, now, own);
+  }
+  blockers slow;
+  std::function<void()> at_theft;
+};
+
+/// At its first look it leaves them to the holder. At its second that one has not moved.
+TEST(a_worker, fires_the_timers_of_a_holder_that_it_has_left_to_fire_them_and_that_does_not) {
+  const no_monitor here;
+  clockwork_on<slow_engine> fake(2);
+  detail::live_scheduler& s = fake.scheduler();
+  ASSERT_TRUE(eventually_idle(s));
+  std::atomic<std::uint32_t> looks_before{0};
+  fake.engine().at_theft = [&] { looks_before = s.all_processors()[1].tick.load(); };
+  const std::uint32_t begin = s.all_processors()[1].tick;
+  const std::int64_t when = detail::true_now();
+  fake.engine().set(0, when);
+  s.wake_net_poller(when);
+  ASSERT_TRUE(eventually([&] { return fake.engine().slow.count() == 1; }));
+  // It counts as spinning: another one comes up only when it has done so for long.
+  s.as_watched().sysmon_look(when + ms);
+  s.as_watched().sysmon_look(when + 3 * ms);
+  EXPECT_TRUE(eventually([&] { return fake.engine().ran() == 1; }));
+  EXPECT_GE(looks_before - begin, 2U) << "not at its first look";
+  fake.engine().slow.release();
+}
+
+}  // namespace
+}  // namespace verge::test
