@@ -2,7 +2,6 @@
 #
 # Without sanitizers they are not optimized; the library that they test is compiled as ever. Tests
 # that compute are optimized a little (verge_compile_test), those that measure as the library is.
-# The compiler does not collect garbage before it has half a gigabyte: that takes a tenth of its time.
 #
 # With the address sanitizer tests are not checked for null pointers, which it finds as well, nor for
 # alignment: that is half of their code. The library is.
@@ -14,8 +13,7 @@ if(NOT TARGET verge_test_headers)
   add_library(verge_test_options INTERFACE)
   target_link_libraries(verge_test_options INTERFACE verge_options)
   if(NOT VERGE_SANITIZE)
-    target_compile_options(verge_test_options INTERFACE $<$<CONFIG:Release>:-O0>
-      $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288;--param=ggc-min-expand=200>)
+    target_compile_options(verge_test_options INTERFACE $<$<CONFIG:Release>:-O0>)
   endif()
   if(VERGE_SANITIZE MATCHES "undefined")
     target_compile_options(verge_test_options INTERFACE -fno-sanitize=null,alignment,object-size)

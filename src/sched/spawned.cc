@@ -74,7 +74,12 @@ void scheduler_ends(scheduler& s) noexcept { schedulers.remove(s); }
 std::mutex& lock_of_schedulers() noexcept { return schedulers.lock; }
 
 void spawned_base::launch() {
-  home->job_started(*this);
+  try {
+    home->job_started(*this);
+  } catch (...) {
+    delete this;
+    throw;
+  }
   home->ready(*this);
 }
 

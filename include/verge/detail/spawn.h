@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <functional>
-#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -34,6 +33,16 @@ inline constexpr bool is_pending_operation =
         requires { std::declval<std::add_lvalue_reference_t<T>>().operator co_await(); } ||
         requires { std::declval<std::add_lvalue_reference_t<T>>().await_ready(); });
 
+/// Where the code is, if a function is called.
+template <class Work>
+const void* code_of(const Work& work) noexcept {
+  if constexpr (std::is_pointer_v<Work> && std::is_function_v<std::remove_pointer_t<Work>>) {
+    return reinterpret_cast<const void*>(work);
+  } else {
+    return nullptr;
+  }
+}
+
 /// A call with its arguments, to be made later.
 template <class Work, class... Parts>
 class bound_call {
@@ -48,17 +57,27 @@ class bound_call {
         [](auto&&... parts) -> decltype(auto) { return std::invoke(std::move(parts)...); },
         std::move(parts_));
   }
-  /// Where the code is, if a function is called.
-  const void* code() const noexcept {
-    if constexpr (std::is_pointer_v<Work> && std::is_function_v<std::remove_pointer_t<Work>>) {
-      return reinterpret_cast<const void*>(std::get<0>(parts_));
-    } else {
-      return nullptr;
-    }
-  }
+  const void* code() const noexcept { return code_of(std::get<0>(parts_)); }
 
  private:
   std::tuple<Work, Parts...> parts_;
+};
+
+/// The same without arguments, as nearly all are: a lambda more in a program costs its compilation
+/// half as much as with a tuple.
+template <class Work>
+class bound_call<Work> {
+ public:
+  using work = Work;
+
+  template <class F>
+  explicit bound_call(std::in_place_t, F&& f) : work_(std::forward<F>(f)) {}
+
+  decltype(auto) operator()() && { return static_cast<Work&&>(work_)(); }
+  const void* code() const noexcept { return code_of(work_); }
+
+ private:
+  Work work_;
 };
 
 /// "Makes" the task that it was given.
@@ -80,9 +99,9 @@ class given_task {
 
 template <class Record, class Work>
 auto launch(scheduler& s, Work&& work) {
-  auto record = std::make_unique<Record>(s, std::forward<Work>(work));
+  auto* const record = new Record(s, std::forward<Work>(work));
   record->launch();
-  return task_access::handle_of(*record.release());
+  return task_access::handle_of(*record);
 }
 
 /// Whether go(f, args...), run(f) or spawn(f) can run that. If not, that is an error which says

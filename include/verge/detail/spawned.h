@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -43,7 +42,7 @@ class spawned_base : public job, public runnable {
   spawned_base(const spawned_base&) = delete;
   spawned_base& operator=(const spawned_base&) = delete;
 
-  /// Hands the record to its scheduler. If that throws, the record has not been started.
+  /// Hands the record to its scheduler. If that throws, the record is destroyed.
   void launch();
 
   /// For the handle.
@@ -125,21 +124,46 @@ struct task_access {
   }
 };
 
+/// What a record runs. It is destroyed when that has ended, before the record is.
+template <class Work>
+class kept_work {
+ public:
+  explicit kept_work(Work&& w) noexcept(std::is_nothrow_move_constructible_v<Work>)
+      : work_(static_cast<Work&&>(w)) {}
+  ~kept_work() { destroy(); }
+  kept_work(const kept_work&) = delete;
+  kept_work& operator=(const kept_work&) = delete;
+
+  decltype(auto) run() { return static_cast<Work&&>(work_)(); }
+  void destroy() noexcept {
+    if (destroyed_) return;
+    destroyed_ = true;
+    work_.~Work();
+  }
+
+ private:
+  union {
+    Work work_;
+  };
+  bool destroyed_{false};
+};
+
 /// A callable that runs to its end on one worker.
 template <class T, class Call>
 class spawned_call final : public spawned<T> {
  public:
   spawned_call(scheduler& s, Call&& call)
-      : spawned<T>(s, written_as<typename Call::work>(), call.code()), call_(std::move(call)) {}
+      : spawned<T>(s, written_as<typename Call::work>(), call.code()),
+        call_(static_cast<Call&&>(call)) {}
 
  private:
   void begin() noexcept override {
     this->abandon = nullptr;
     try {
       if constexpr (std::is_void_v<T>) {
-        (*std::move(call_))();
+        call_.run();
       } else {
-        this->result.set_value((*std::move(call_))());
+        this->result.set_value(call_.run());
       }
     } catch (...) {
       this->result.set_error(std::current_exception());
@@ -147,9 +171,9 @@ class spawned_call final : public spawned<T> {
     destroy_work();
     this->finish();
   }
-  void destroy_work() noexcept override { call_.reset(); }
+  void destroy_work() noexcept override { call_.destroy(); }
 
-  std::optional<Call> call_;
+  kept_work<Call> call_;
 };
 
 /// A coroutine, and the callable that makes it, which may well be the lambda whose captures the
@@ -160,12 +184,12 @@ class spawned_task final : public spawned<T>, private task_owner {
   spawned_task(scheduler& s, Make&& make)
       : spawned<T>(s, written_as<typename Make::work>(), make.code()),
         task_owner{&on_task_ended},
-        make_(std::move(make)) {}
+        make_(static_cast<Make&&>(make)) {}
 
  private:
   void begin() noexcept override {
     try {
-      task_ = (*std::move(make_))();
+      task_ = make_.run();
       if (!task_) throw_no_task();
     } catch (...) {
       this->result.set_error(std::current_exception());
@@ -192,10 +216,10 @@ class spawned_task final : public spawned<T>, private task_owner {
   }
   void destroy_work() noexcept override {
     task_ = task<T>();
-    make_.reset();
+    make_.destroy();
   }
 
-  std::optional<Make> make_;
+  kept_work<Make> make_;
   task<T> task_;
 };
 
