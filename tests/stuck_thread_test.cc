@@ -297,6 +297,24 @@ TEST(a_worker, that_could_not_be_started_is_started_for_the_next_task) {
   }
 }
 
+/// The only worker sleeps in the poller. There is no thread for another one, nor a monitor.
+TEST(a_worker, that_could_not_be_started_leaves_its_task_to_the_one_in_the_poller) {
+  detail::monitor::switch_off();
+  {
+    runtime rt({.processors = 1});
+    detail::monitor::switch_on();
+    auto& s = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
+    rt.spawn([] {}).join();
+    ASSERT_TRUE(eventually([&] { return s.polls_until() != 0; }));
+    ASSERT_EQ(s.workers_started(), 1U);
+    threads_to_fail = 1'000'000;
+    auto waits = rt.spawn([] {});
+    EXPECT_TRUE(eventually([&] { return waits.done(); })) << "beside an idle processor";
+    threads_to_fail = 0;
+    waits.join();
+  }
+}
+
 std::mutex warning_lock;
 std::string last_warning;
 

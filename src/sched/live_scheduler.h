@@ -243,7 +243,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   void push_local(processor& p, ready_list& list) noexcept;
   void push_global(ready_list&& list) noexcept;
   void inject(ready_list&& list) noexcept;
-  void wake_processor() noexcept;
+  bool wake_processor() noexcept;
 
   // workers.cc
 

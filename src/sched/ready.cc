@@ -103,17 +103,20 @@ void live_scheduler::inject(ready_list&& list) noexcept {
 }
 
 /// Starts a worker that finds what was just queued, if a processor is idle and no worker spins.
-void live_scheduler::wake_processor() noexcept {
+/// False if there has to be one, and no thread can be started.
+bool live_scheduler::wake_processor() noexcept {
   // Queue first, then look: see the ground rules.
   full_fence();
   switch (idle_.claim_wakeup()) {
     case idle_set::wakeup::none:
-      return;
+      break;
     case idle_set::wakeup::coming:
-      return monitor_.call();  // in case that it does not come
+      monitor_.call();  // in case that it does not come
+      break;
     case idle_set::wakeup::claimed:
-      start_worker(nullptr, true);
+      return start_worker(nullptr, true);
   }
+  return true;
 }
 
 /// A timer that is first in its queue is due at `when`.

@@ -109,8 +109,7 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   if (!idle || !wanted) {
     spinning_since_ = 0;
   } else if (idle_.spinning() == 0) {
-    wake_processor();
-    mended = true;
+    mended = wake_processor();
   } else if (spinning_is_stuck(now)) {
     spinning_since_ = 0;
     idle_.claim_another();

@@ -94,9 +94,12 @@ bool live_scheduler::start_worker(processor* p, bool spinning) noexcept {
     return true;
   } catch (...) {
     // There is no thread. The processor stays idle; the monitor tries again while there is work.
+    // The worker that sleeps in the poller, or is on its way there, takes the processor and looks.
     if (w != nullptr && !workers_.empty() && workers_.back().get() == w) workers_.pop_back();
     put_idle_locked(*p);
     if (spinning) idle_.unclaim_wakeup();
+    held.unlock();
+    poller_.break_poll();
     return false;
   }
 }
