@@ -185,6 +185,19 @@ TEST_F(what_the_monitor_sees, a_processor_that_looks_for_work_moves) {
   EXPECT_FALSE(seen_.look(all_, 2 * ms).moved) << "not since the last look";
 }
 
+TEST_F(what_the_monitor_sees, a_processor_has_moved_lately_for_a_millisecond_after_a_look_at_it) {
+  constexpr std::int64_t begin = 1'000'000 * ms;
+  seen_.look(all_, begin);
+  EXPECT_FALSE(seen_.moved_lately(all_[0], begin)) << "it never has";
+  all_[0].count_look();
+  seen_.look(all_, begin + 1);
+  EXPECT_TRUE(seen_.moved_lately(all_[0], begin + 1));
+  EXPECT_FALSE(seen_.moved_lately(all_[1], begin + 1));
+  seen_.look(all_, begin + ms);
+  EXPECT_TRUE(seen_.moved_lately(all_[0], begin + ms)) << "though not since the last look";
+  EXPECT_FALSE(seen_.moved_lately(all_[0], begin + ms + 1));
+}
+
 TEST_F(what_the_monitor_sees, a_spare_processor_moves_but_does_not_come_round) {
   all_.make_spare_locked().count_look();
   const auto found = seen_.look(all_, 1 * ms);

@@ -226,6 +226,85 @@ TEST(the_monitor, gives_a_spinning_worker_time) {
   }));
 }
 
+/// One of two processors is held by a task that waits for the test, which counts looks for it: then
+/// it seems to come round. What is due or queued there is left to it until it no longer does.
+TEST(the_monitor, leaves_timers_that_are_due_to_a_processor_that_comes_round) {
+  const no_monitor here;
+  clockwork_on<fake_engine> fake(2);
+  detail::live_scheduler& s = fake.scheduler();
+  ASSERT_TRUE(eventually_idle(s));
+  const blockers busy;
+  std::atomic<detail::processor*> held{nullptr};
+  detail::spawn(s, [&held, block = busy.block()] {
+    held = detail::this_thread.as_worker->held;
+    block();
+  }).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1 && s.running() == 1; }));
+  ASSERT_TRUE(eventually([&] { return s.polls_until() != 0; }));
+  const std::int64_t now = detail::true_now();
+  fake.engine().set((*held).id, now - 20 * ms);
+  for (std::int64_t t = now; t < now + 20 * ms; t += ms / 2) {
+    held.load()->count_look();
+    EXPECT_FALSE(s.as_watched().sysmon_look(t));
+    EXPECT_EQ(s.as_watched().look_by(), t + detail::monitor::called_sleep);
+  }
+  EXPECT_EQ(fake.engine().ran(), 0);
+  EXPECT_FALSE(s.as_watched().sysmon_look(now + 20 * ms)) << "it has come round half a ms ago";
+  EXPECT_TRUE(s.as_watched().sysmon_look(now + 21 * ms));
+  EXPECT_TRUE(eventually([&] { return fake.engine().ran() == 1; }));
+}
+
+TEST(the_monitor, leaves_what_is_queued_to_a_processor_that_comes_round) {
+  const auto rt = without_monitor(2);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  const chan<int> c;
+  auto waits = rt->spawn([&]() -> task<> { co_await recv(c); });
+  ASSERT_TRUE(eventually([&] { return rt->stats().tasks_waiting == 1; }));
+  ASSERT_TRUE(eventually_idle(s));
+  const blockers busy;
+  std::atomic<detail::processor*> held{nullptr};
+  rt->spawn([&, block = busy.block()] {
+      held = detail::this_thread.as_worker->held;
+      c.try_send(1);  // what is received makes its task the next one here, and wakes no worker
+      block();
+    }).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1 && s.running() == 1; }));
+  ASSERT_TRUE(eventually([&] { return s.polls_until() != 0; }));
+  const std::int64_t now = detail::true_now();
+  for (std::int64_t t = now; t < now + 20 * ms; t += ms / 2) {
+    held.load()->count_look();
+    EXPECT_FALSE(s.as_watched().sysmon_look(t));
+    EXPECT_EQ(s.as_watched().look_by(), t + detail::monitor::called_sleep);
+  }
+  EXPECT_FALSE(waits.done());
+  EXPECT_TRUE(s.as_watched().sysmon_look(now + 21 * ms));
+  EXPECT_TRUE(eventually([&] { return waits.done(); }));
+}
+
+/// The worker that fires them runs them as well, as they are short, and the other one leaves them
+/// to it: until one is not. Those behind it, on the queue and still to be fired, are run by the
+/// other one then, which looks again by itself.
+TEST(overdue_timers, behind_one_that_blocks_are_run_by_another_worker) {
+  constexpr int all = 20'000;
+  for (const int blocks : {0, 1, 100, 5'000, all - 200}) {
+    const auto rt = without_monitor(2);
+    ASSERT_TRUE(eventually_idle(scheduler_of(*rt)));
+    const blockers busy;
+    std::atomic<int> ran{0};
+    const auto due = clock::now() + 20ms;
+    for (int i = 0; i < all; ++i) {
+      const auto when = due + i * 1ns;
+      if (i == blocks) {
+        after_func(*rt, when, busy.block()).detach();
+      } else {
+        after_func(*rt, when, [&ran] { ran.fetch_add(1, std::memory_order_relaxed); }).detach();
+      }
+    }
+    EXPECT_TRUE(eventually([&] { return ran == all - 1; })) << "behind timer " << blocks;
+    EXPECT_EQ(busy.count(), 1);
+  }
+}
+
 TEST(a_stuck_processor, gets_a_spare_one_for_a_task_that_was_suspended_after_10_ms) {
   const auto rt = without_monitor(1);
   detail::live_scheduler& s = scheduler_of(*rt);

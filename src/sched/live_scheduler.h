@@ -60,6 +60,10 @@
 ///    (idle_set.h), and one that starts a timer looks at the sleeper even if another timer comes
 ///    first (engine_host::sleeps_past). A thread that loses its core with a lock held delays those
 ///    that need the lock: locks are held for a few instructions.
+///  - Of many overdue timers with short callbacks a worker leaves those of another processor, and
+///    what is queued there, to the worker that holds it, as long as that one is seen to look at
+///    them. It looks again by itself within 0.4 ms, or the worker that polls does; the monitor sees
+///    within a millisecond that a processor no longer comes round.
 ///  - While a processor is idle and timers exist, a worker polls or spins, or a worker that came
 ///    from the poller runs something short; if that one stays away the monitor replaces it.
 namespace verge::detail {
@@ -221,13 +225,14 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   runnable* steal(worker& w) noexcept;
   bool steal_timers(processor& mine, unsigned victim) noexcept;
   bool looks_after_timers(unsigned p) noexcept;
-  bool helped_soon(processor& holder, const timer_check& c) const noexcept;
+  static bool all_brief(processor& holder, const timer_check& c) noexcept;
+  bool leaves_queue(unsigned p) noexcept;
   void run_overdue(processor& mine) noexcept;
   runnable* poll_without_blocking(worker& w) noexcept;
   bool forget_stopped_timers() noexcept;
   runnable* block_in_poller(worker& w) noexcept;
   timer_check check_timers(processor& holder, unsigned p) noexcept;
-  bool anything_queued() const noexcept;
+  bool anything_queued(const processor* left = nullptr) const noexcept;
   bool stays_awake(unsigned p, std::int64_t next) noexcept;
   void learn_from_sleep(std::int64_t late) noexcept;
   struct first_timer {
@@ -298,6 +303,13 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   bool stopping() const noexcept override { return stopping_.load(std::memory_order_acquire); }
   bool sysmon_look(std::int64_t now) noexcept override;
   std::int64_t look_by() const noexcept override { return look_by_; }
+  struct waiting_work {
+    first_timer next;
+    bool queued;  ///< something is
+    bool left;    ///< something else is left to processors that come round
+  };
+  waiting_work look_for_work(std::int64_t now) noexcept;
+  bool comes_round(const processor& p, std::int64_t now) noexcept;
   bool spinning_is_stuck(std::int64_t now) noexcept;
   void look_at_stalls(std::int64_t now) noexcept;
   bool all_idle() const noexcept override { return idle_.count() >= processors(); }

@@ -66,8 +66,12 @@ struct alignas(128) processor {
   std::atomic<bool> firing{false};
 
   run_queue queue;
-  /// When its holder last fired more than one timer. The holder's.
+  /// When its holder last fired timers. The holder's.
   std::int64_t fired_at{0};
+  /// More of its timers are overdue, and the callbacks of the last ones were so short that what is
+  /// queued will have run before another worker could help. Written by the holder whenever it looks
+  /// at its timers.
+  std::atomic<bool> brief{false};
   /// Of a spare one: how often others had come back when it came up. The holder's.
   std::uint32_t returns_seen{0};
   /// Of a spare one: the thread that runs its tasks. The monitor asks the kernel what that does.
@@ -132,8 +136,11 @@ struct worker {
   /// The processor that it has watched, since timers of it were due, and its tick at that time.
   const processor* watched{nullptr};
   std::uint32_t watched_at{0};
-  /// When it last looked for something to steal, it left these timers to their processor's holder.
+  /// When it last looked for something to steal, it left these timers to their processor's holder,
+  /// and maybe what they have made ready.
   bool leaves_timers{false};
+  /// After what time it looks again then, in nanoseconds.
+  std::int64_t look_again{0};
   processor* before_blocking{nullptr};
   /// The last task that ran while no thread polled was slow.
   bool ran_long{false};

@@ -22,6 +22,8 @@ class progress_watch {
   /// How late a timer must be, or how long something ready must have waited, before its processor
   /// counts as stuck.
   static constexpr std::int64_t stuck_after = 10'000'000;
+  /// For how long a processor that was seen to move counts as one that comes round.
+  static constexpr std::int64_t lately = 1'000'000;
 
   struct finding {
     bool moved;        ///< a processor has looked for something to run since the last look
@@ -35,6 +37,7 @@ class progress_watch {
       const bool moved = tick != ticks_[p.id];
       ticks_[p.id] = tick;
       still_.set(p.id, !moved);
+      if (moved) moved_at_[p.id] = now;
       if (moved || p.queue.empty()) well_at_[p.id] = now;
       found.moved = found.moved || moved;
       found.came_round = found.came_round || (moved && !processor_set::is_spare(p));
@@ -44,6 +47,10 @@ class progress_watch {
   }
   /// Whether p had not moved at the last look.
   bool is_still(const processor& p) const noexcept { return still_.test(p.id); }
+  /// Whether p was seen to move lately: its holder looks at its timers and its queue.
+  bool moved_lately(const processor& p, std::int64_t now) const noexcept {
+    return now - moved_at_[p.id] < lately;
+  }
 
   /// The global queue is empty, or a processor has come round that takes from it.
   void queue_is_well(std::int64_t now) noexcept { queue_still_since_ = now; }
@@ -57,9 +64,10 @@ class progress_watch {
   }
 
  private:
-  /// By processor::id: its count of looks, and when it was last seen to move or to have an empty
-  /// queue.
+  /// By processor::id: its count of looks, when it was last seen to move, and when it was last seen
+  /// to move or to have an empty queue.
   std::array<std::uint32_t, processor_set::max_ids> ticks_{};
+  std::array<std::int64_t, processor_set::max_ids> moved_at_{};
   std::array<std::int64_t, processor_set::max_ids> well_at_{};
   bit_set<processor_set::max_ids> still_;
   std::int64_t queue_still_since_{0};

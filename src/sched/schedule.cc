@@ -37,8 +37,10 @@ constexpr std::int64_t worth_a_sleep = 5'000;
 constexpr std::int64_t worth_a_look = 1'500;
 /// How many pauses a worker watches another that has timers which are due: about 2 us.
 constexpr int pauses_for_a_look = 80;
-/// After this time it looks again, in nanoseconds, if it has left them to that one.
+/// After this time it looks again, in nanoseconds, if it has left them to that one; and after twice
+/// as long each time that it finds that one still at them.
 constexpr std::int64_t look_again = 50'000;
+constexpr std::int64_t longest_look_again = 400'000;
 /// Before a sleep of this length it pays to look whether it could be longer.
 constexpr std::int64_t long_sleep = 100'000'000;
 /// How often, in nanoseconds, a processor whose queue is never empty looks at the poller: that
@@ -62,7 +64,10 @@ void live_scheduler::work(worker& w) noexcept {
       if (stopping_.load(std::memory_order_acquire)) break;
       continue;
     }
-    if (w.spinning) stop_spinning(w);
+    if (w.spinning) {
+      w.look_again = look_again;
+      stop_spinning(w);
+    }
     if (realtime_.wanted()) [[unlikely]]
       realtime_.begin(w.priority, cheap_now());
     w.held->tasks_run.add();
@@ -118,7 +123,9 @@ runnable* live_scheduler::schedule(worker& w) noexcept {
 
 /// Whether a processor checks timers before its next task.
 bool live_scheduler::looks_at_timers(const processor& p) noexcept {
-  return p.queue.size() < busy_queue || p.tick.load(std::memory_order_relaxed) % busy_turn == 0;
+  if (p.queue.size() < busy_queue) return true;
+  return p.tick.load(std::memory_order_relaxed) % busy_turn == 0 &&
+         !p.brief.load(std::memory_order_relaxed);
 }
 
 runnable* live_scheduler::find_runnable(worker& w) noexcept {
@@ -190,7 +197,7 @@ void live_scheduler::learn_from_sleep(std::int64_t late) noexcept {
 void live_scheduler::stop_spinning_without_work(worker& w) noexcept {
   idle_.stop_spinning(w);
   full_fence();
-  if (!anything_queued()) return;
+  if (!anything_queued(w.leaves_timers ? w.watched : nullptr)) return;
   const taking_lock held(*this);
   w.held = take_idle_locked();
   if (w.held != nullptr) idle_.start_spinning(w);
@@ -278,7 +285,7 @@ runnable* live_scheduler::steal(worker& w) noexcept {
         if (runnable* r = take_local(mine)) return r;
       }
       processor& from = all_[victim];
-      if (&from == &mine) continue;
+      if (&from == &mine || leaves_queue(victim)) continue;
       if (runnable* r = mine.queue.steal_half(from.queue, last)) {
         mine.tasks_stolen.add();
         VERGE_PROBE2(steal, mine.id, victim);
@@ -318,6 +325,7 @@ bool live_scheduler::looks_after_timers(unsigned p) noexcept {
   const processor& it = all_[p];
   worker& w = *this_thread.as_worker;
   if (!w.spinning) return it.firing.load(std::memory_order_relaxed);
+  if (w.leaves_timers && w.watched == &it) return true;  // seen a moment ago
   const std::uint32_t tick = it.tick.load(std::memory_order_relaxed);
   if (w.watched == &it && w.watched_at == tick) return false;
   bool looks = it.firing.load(std::memory_order_relaxed);
@@ -329,6 +337,16 @@ bool live_scheduler::looks_after_timers(unsigned p) noexcept {
   w.watched_at = it.tick.load(std::memory_order_relaxed);
   w.leaves_timers = w.leaves_timers || looks;
   return looks;
+}
+
+/// Whether what is queued on a processor can be left to the worker that holds it, because that one
+/// fires many timers whose callbacks are short: to take one to another core, with its cache line,
+/// takes longer than to run it. If one of them is long after all, this worker looks again soon, or
+/// the one in the poller does.
+bool live_scheduler::leaves_queue(unsigned p) noexcept {
+  if (!all_[p].brief.load(std::memory_order_relaxed)) return false;
+  const bool looks_again = !poll_.taken() || poll_.ends_by(cheap_now() + longest_look_again);
+  return looks_again && looks_after_timers(p);
 }
 
 /// Fires the timers of all other processors that are due.
@@ -363,7 +381,8 @@ bool live_scheduler::forget_stopped_timers() noexcept {
 runnable* live_scheduler::block_in_poller(worker& w) noexcept {
   if (!poll_.try_begin()) return nullptr;
   const processor* left = w.leaves_timers ? w.watched : nullptr;
-  const first_timer next = time_sleep_until(left, cheap_now() + look_again);
+  const first_timer next = time_sleep_until(left, cheap_now() + w.look_again);
+  if (left != nullptr) w.look_again = std::min(2 * w.look_again, longest_look_again);
   std::int64_t timeout = -1;
   if (next.when != 0) {
     timeout = next.when - true_now();
@@ -412,17 +431,22 @@ timer_check live_scheduler::check_timers(processor& holder, unsigned p) noexcept
   timer_check c = p < max_processors ? engine_->check_timers(p, 0, p == holder.id)
                                      : timer_check{.now = 0, .next = 0, .ran = 0};
   holder.firing.store(false, std::memory_order_relaxed);
-  if (c.ran != 0 && holder.queue.size() > 1 && !helped_soon(holder, c)) wake_processor();
+  const bool brief = c.ran != 0 && all_brief(holder, c);
+  if (holder.brief.load(std::memory_order_relaxed) != brief) {
+    holder.brief.store(brief, std::memory_order_relaxed);
+  }
+  // If one of them is long after all, a worker that sleeps in the poller looks soon.
+  const bool helped = brief && poll_.ends_by(c.now + longest_look_again);
+  if (c.ran != 0 && holder.queue.size() > 1 && !helped) wake_processor();
   return c;
 }
 
-/// Whether no other worker has to be woken for timers that have just fired: the callbacks of those
-/// before them were so short that all will have run before it could help; and if one of these takes
-/// longer, a worker that sleeps in the poller looks soon, as more timers are due.
-bool live_scheduler::helped_soon(processor& holder, const timer_check& c) const noexcept {
+/// Timers have fired. Whether more are due, and the callbacks of those before them were so short
+/// that what is queued now will have run before another worker could help.
+bool live_scheduler::all_brief(processor& holder, const timer_check& c) noexcept {
   const std::int64_t before = std::exchange(holder.fired_at, c.now);
   const bool more = c.next != 0 && c.next <= c.now;
-  return more && c.now - before < look_again && poll_.ends_by(c.now + look_again);
+  return more && c.now - before < look_again;
 }
 
 unsigned live_scheduler::firing_room() noexcept {
@@ -431,21 +455,23 @@ unsigned live_scheduler::firing_room() noexcept {
   return w->held->queue.size() < busy_queue ? most_fired_at_once : busy_turn;
 }
 
-bool live_scheduler::anything_queued() const noexcept {
+/// Whether anything is, but for the queue of a processor that the caller leaves to its holder.
+bool live_scheduler::anything_queued(const processor* left) const noexcept {
   bool any = !global_.empty();
-  all_.for_each([&](const processor& p) { any = any || !p.queue.empty(); });
+  all_.for_each([&](const processor& p) { any = any || (&p != left && !p.queue.empty()); });
   return any;
 }
 
-/// The earliest timer of all. Those of processor `left`, if any, are not looked at before
-/// `look_at`: the caller leaves them to their processor's holder until then.
+/// The earliest timer of all. If the caller leaves those of processor `left` to its holder, that
+/// one's count as one that is due at `look_at`.
 live_scheduler::first_timer live_scheduler::time_sleep_until(const processor* left,
                                                              std::int64_t look_at) const noexcept {
   first_timer first{.when = 0, .of = 0};
+  if (left != nullptr) first = {.when = look_at, .of = left->id};
   const unsigned n = all_.made();
   for (unsigned i = 0; i < n; ++i) {
-    std::int64_t when = engine_->next_when(i);
-    if (left == &all_[i] && when != 0) when = std::max(when, look_at);
+    if (left == &all_[i]) continue;
+    const std::int64_t when = engine_->next_when(i);
     if (when != 0 && (first.when == 0 || when < first.when)) first = {.when = when, .of = i};
   }
   return first;

@@ -81,24 +81,52 @@ void live_scheduler::look_at_stalls(std::int64_t now) noexcept {
   stalls_.finish_look(now);
 }
 
+/// The earliest timer, and whether anything is queued, but for what a processor that comes round
+/// looks after itself: its queue, and its timers that are due. When many are overdue, workers that
+/// are woken for them only take cache lines from each other, and the monitor a core from them.
+live_scheduler::waiting_work live_scheduler::look_for_work(std::int64_t now) noexcept {
+  waiting_work found{.next = {.when = 0, .of = 0}, .queued = !global_.empty(), .left = false};
+  all_.for_each([&](const processor& p) {
+    const std::int64_t when = is_spare(p) ? 0 : engine_->next_when(p.id);
+    const bool due = when != 0 && when <= now;
+    const bool queued = !p.queue.empty();
+    const bool left = (due || queued) && comes_round(p, now);
+    found.left = found.left || left;
+    found.queued = found.queued || (queued && !left);
+    if (when == 0 || (due && left)) return;
+    if (found.next.when == 0 || when < found.next.when) found.next = {.when = when, .of = p.id};
+  });
+  return found;
+}
+
+/// Whether a worker holds p and was seen to look for something to run on it lately.
+bool live_scheduler::comes_round(const processor& p, std::int64_t now) noexcept {
+  if (!progress_.moved_lately(p, now)) return false;
+  std::lock_guard held(lock_);
+  return is_spare(p) || !idle_.contains_locked(p.id);
+}
+
 bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   coarse_now.store(now, std::memory_order_relaxed);
   look_at_stalls(now);
   bool mended = false;
   const auto [moved, came_round, left_behind] = progress_.look(all_, now);
   const bool idle = idle_.any();
-  const std::int64_t next = time_sleep_until().when;
+  const waiting_work work = look_for_work(now);
+  const std::int64_t next = work.next.when;
   const bool none_polls = poll_.no_worker_sleeps();
   // Not if it is never due: that is the end of time.
   const bool comes = next != 0 && next < INT64_MAX - wake_poller_after;
   look_by_ = comes ? std::max(next + wake_poller_after, now + monitor::watchful_sleep) : 0;
+  // Whether the processors to which something was left still come round.
+  if (work.left) look_by_ = now + monitor::called_sleep;
   // The worker that came from the poller has stayed with what it found there.
   const bool poller_is_left =
       poller_.has_sources() && none_polls && poll_.last_look() + poll_interval < now;
 
   const bool wanted =
       // Something is ready: a task that handed over has not suspended.
-      anything_queued() ||
+      work.queued ||
       // A timer is due, or will be before the next look, and no worker sleeps until then.
       (next != 0 && next < now + monitor::longest_sleep && none_polls) ||
       // A timer is overdue, and the worker that sleeps until then has not come for it. It may have
@@ -123,7 +151,7 @@ bool live_scheduler::sysmon_look(std::int64_t now) noexcept {
   // ends soon, because its worker has left the timer to another; and a timer that has fired while
   // this thread had no core.
   if (next != 0 && next < now - wake_poller_after && !none_polls &&
-      !poll_.ends_by(now + wake_poller_after) && time_sleep_until().when == next &&
+      !poll_.ends_by(now + wake_poller_after) && engine_->next_when(work.next.of) == next &&
       poller_.rescue_poll()) {
     poll_rescues_.add();
     mended = true;
