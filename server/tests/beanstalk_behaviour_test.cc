@@ -132,6 +132,7 @@ TEST_P(a_beanstalk_server, takes_names_with_the_characters_that_are_allowed) {
 TEST_P(a_beanstalk_server, takes_no_put_while_it_drains) {
   start();
   wire w = connect();
+  play(w, {{"list-tube-used", "USING default"}});  // it listens before it takes the signal
   drain();
   wire other = connect();
   while (other.ask("stats\r\n").find("draining: true\n") == std::string::npos) {
