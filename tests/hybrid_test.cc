@@ -409,6 +409,38 @@ TEST_F(hybrid_engine, sweeps_before_a_sleep_if_more_than_half_are_stopped) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
+/// No thread wakes for those that were stopped, however many slots of the wheel they are in.
+TEST_F(hybrid_engine, looks_ahead_past_stopped_timers_before_a_short_sleep) {
+  std::vector<timer_node*> all;
+  for (int i = 0; i < 40; ++i) all.push_back(&start(ms + i * 70'000, [] {}));
+  const std::int64_t last = now_ + ms + 39 * 70'000;
+  for (int i = 0; i < 39; ++i) EXPECT_TRUE(detail::stop_timer(all[i]));
+  engine().look_ahead(1, now_ + 4 * ms);
+  EXPECT_LT(engine().next_when(0), last) << "those of another processor";
+  // Each look does a bounded amount of work.
+  for (int n = 0; n < 2; ++n) engine().look_ahead(0, now_ + 4 * ms);
+  EXPECT_EQ(engine().next_when(0), last);
+  EXPECT_EQ(counts().deleted, 0U);
+  EXPECT_EQ(engine().verify(), "");
+  check_at(last - 1);
+  EXPECT_EQ(counts().live, 1U);
+  check_at(last);
+  EXPECT_EQ(counts().live, 0U);
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
+/// Which are many, while no thread holds the lock for all of that.
+TEST_F(hybrid_engine, looks_ahead_in_a_bounded_amount_of_work) {
+  std::vector<timer_node*> all;
+  for (int i = 0; i < 200; ++i) all.push_back(&start(ms + i, [] {}));
+  ASSERT_EQ(engine().next_exactly(0), now_ + ms);
+  for (timer_node* t : all) EXPECT_TRUE(detail::stop_timer(t));
+  engine().look_ahead(0, now_ + 4 * ms);
+  EXPECT_EQ(counts().deleted, 200U - 32U);
+  EXPECT_EQ(engine().next_when(0), now_ + ms + 32);
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
 /// Only the sum is known: each has its share of that, rounded down to the next.
 TEST_F(hybrid_engine, counts_live_timers_by_the_share_of_each_processor) {
   this_processor = 0;

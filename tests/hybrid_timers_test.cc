@@ -630,6 +630,56 @@ TEST_P(hybrid_timer, says_exactly_when_it_is_due_though_its_entry_is_early) {
   EXPECT_EQ(ts_.next, at + 10 * s);
 }
 
+TEST_P(hybrid_timer, comes_first_after_a_look_ahead_past_those_that_were_stopped_or_put_off) {
+  start(nodes_[2], at);
+  start(nodes_[3], at + 1);
+  start(at + 2000);
+  EXPECT_TRUE(timers::stop(nodes_[2]));
+  EXPECT_EQ(timers::reset_in_place(nodes_[3], at + 3 * s, 0), change::was_armed);
+  unsigned steps = 100;
+  ts_.look_ahead(at + 1'000'000, steps);
+  EXPECT_EQ(ts_.next, at + 2000);
+  EXPECT_EQ(ts_.entries, 2U);
+  EXPECT_NE(steps, 0U);
+  ts_.look_ahead(at + 1'000'000, steps);
+  EXPECT_EQ(ts_.entries, 2U) << "it is still to fire";
+  EXPECT_EQ(run(at + 1999), times{});
+  EXPECT_EQ(run(at + 2000), times{at + 2000});
+  EXPECT_EQ(run(at + 3 * s), times{at + 3 * s});
+}
+
+TEST_P(hybrid_timer, is_not_lost_if_a_look_ahead_ends_before_it) {
+  start(nodes_[2], at);
+  start(at + s);
+  EXPECT_TRUE(timers::stop(nodes_[2]));
+  unsigned steps = 100;
+  ts_.look_ahead(at + 1'000'000, steps);
+  EXPECT_EQ(ts_.entries, 1U);
+  EXPECT_GT(ts_.next, at + 1'000'000);
+  EXPECT_LE(ts_.next, at + s);
+  // Of what is started then, though the wheel has been looked at beyond it.
+  start(nodes_[3], at + 500'000);
+  EXPECT_EQ(ts_.next, at + 500'000);
+  EXPECT_EQ(run(at + 500'000 - 1), times{});
+  EXPECT_EQ(run(at + 500'000), times{at + 500'000});
+  EXPECT_EQ(run(at + s), times{at + s});
+}
+
+TEST_P(hybrid_timer, may_not_come_first_after_a_look_ahead_whose_steps_run_out) {
+  for (std::uint32_t i : {0, 2, 3}) start(nodes_[i], at + i);
+  start(at + 1000);
+  ts_.next_exactly();  // all are in the heap
+  for (std::uint32_t i : {0, 2, 3}) EXPECT_TRUE(timers::stop(nodes_[i]));
+  unsigned steps = 2;
+  ts_.look_ahead(at + 1'000'000, steps);
+  EXPECT_EQ(steps, 0U);
+  EXPECT_EQ(ts_.next, at + 3);
+  EXPECT_EQ(ts_.entries, 2U);
+  ts_.look_ahead(at + 1'000'000, steps);
+  EXPECT_EQ(ts_.entries, 2U) << "no step, no change";
+  EXPECT_EQ(run(at + 1000), times{at + 1000});
+}
+
 TEST_P(hybrid_timer, waits_its_turn_if_no_more_may_fire) {
   start(at + 1);
   start(nodes_[2], at);

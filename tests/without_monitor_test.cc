@@ -281,6 +281,46 @@ TEST(the_monitor, leaves_what_is_queued_to_a_processor_that_comes_round) {
   EXPECT_TRUE(eventually([&] { return waits.done(); }));
 }
 
+/// What comes first seems to be due in a moment, at every look, until the engine has looked ahead.
+class stale_engine : public fake_engine {
+ public:
+  std::int64_t next_when(unsigned p) const noexcept override {
+    const std::int64_t in = seems_due_in;
+    return p != 0 || in == 0 ? fake_engine::next_when(p) : detail::true_now() + in;
+  }
+  void look_ahead(unsigned p, std::int64_t until) noexcept override {
+    EXPECT_EQ(p, 0U);
+    EXPECT_GT(until, detail::true_now());
+    EXPECT_LE(until, detail::true_now() + 4 * ms);
+    set(0, later);
+    seems_due_in = 0;
+  }
+  std::atomic<std::int64_t> seems_due_in{0};
+  std::int64_t later{detail::true_now() + 3'600'000 * ms};
+};
+
+TEST(a_worker, looks_ahead_before_it_sleeps_for_a_moment) {
+  clockwork_on<stale_engine> fake(1);
+  detail::live_scheduler& s = fake.scheduler();
+  ASSERT_TRUE(eventually_idle(s));
+  fake.engine().seems_due_in = ms;
+  s.wake_net_poller(detail::true_now());
+  EXPECT_TRUE(eventually([&] { return s.polls_until() == fake.engine().later; }));
+}
+
+TEST(a_worker, does_not_look_ahead_before_it_sleeps_for_longer) {
+  const no_monitor here;
+  clockwork_on<stale_engine> fake(1);
+  detail::live_scheduler& s = fake.scheduler();
+  ASSERT_TRUE(eventually_idle(s));
+  fake.engine().seems_due_in = 50 * ms;
+  s.wake_net_poller(detail::true_now());
+  EXPECT_TRUE(eventually([&] {
+    return s.polls_until() > detail::true_now() && s.polls_until() < fake.engine().later;
+  }));
+  EXPECT_NE(fake.engine().seems_due_in, 0);
+}
+
 /// The worker that fires them runs them as well, as they are short, and the other one leaves them
 /// to it: until one is not. Those behind it, on the queue and still to be fired, are run by the
 /// other one then, which looks again by itself.

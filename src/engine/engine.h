@@ -207,6 +207,10 @@ class timer_engine {
   /// Removes entries of stopped timers, so that it is not woken for them. It takes microseconds,
   /// and the time to destroy payloads. True if there were any.
   virtual bool tidy_before_sleep(unsigned /*n*/) noexcept { return false; }
+  /// The caller is about to sleep until next_when(p), which is before `until`. If no timer is due
+  /// then, because it was stopped or put off, next_when(p) is a later time after this, as far as
+  /// that can be found quickly. It may destroy payloads.
+  virtual void look_ahead(unsigned /*p*/, std::int64_t /*until*/) noexcept {}
   /// Makes room for processors [0, n). From one thread at a time; others may use the engine.
   virtual void grow(unsigned n) = 0;
   /// Gives the timers of processor `from`, which is retired, to processor `to`.

@@ -264,6 +264,24 @@ bool hybrid::tidy_before_sleep(unsigned n) noexcept {
   return true;
 }
 
+void hybrid::look_ahead(unsigned p, std::int64_t until) noexcept {
+  timers& ts = *timers_[p];
+  for (unsigned steps = step_limit; steps != 0; steps -= steps_per_hold) {
+    unsigned left = steps_per_hold;
+    bool earlier = false;
+    {
+      std::lock_guard held(ts.lock);
+      ts.look_ahead(until, left);
+      earlier = ts.comes_earlier();
+    }
+    if (earlier) [[unlikely]]
+      host_.wake_net_poller(ts.next.load(std::memory_order_relaxed));
+    if (left != 0) break;
+    ts.lock.let_others_in();
+  }
+  ts.dead.bury();
+}
+
 /// False if this wheel has had that pass already.
 bool hybrid::sweep_piece(timers& ts, std::uint64_t pass) noexcept {
   if (ts.swept.load(std::memory_order_relaxed) >= pass) return false;

@@ -94,6 +94,7 @@ class hybrid final : public timer_engine {
   std::int64_t awake_until(unsigned p) const noexcept override;
   std::int64_t next_exactly(unsigned p) noexcept override;
   bool tidy_before_sleep(unsigned n) noexcept override;
+  void look_ahead(unsigned p, std::int64_t until) noexcept override;
   void grow(unsigned n) override;
   void move_timers(unsigned from, unsigned to) noexcept override;
   void drain() noexcept override;

@@ -376,20 +376,18 @@ class hybrid_timers {
 
   /// When the first timer is due, exactly; 0 if there is none, INT64_MAX if it never is.
   std::int64_t next_exactly() noexcept {
-    std::int64_t first = 0;
     unsigned steps = std::numeric_limits<unsigned>::max();
-    while (first == 0 && wheel_.ready(hybrid_word::latest - 1, *this, steps)) {
-      const auto head = wheel_.front();
-      const std::int64_t key = when(head.id, head.token);
-      if (key == head.when) {
-        first = key;
-      } else {
-        wheel_.pop();
-        if (key != 0) wheel_.insert(key, head.id, head.token);
-      }
-    }
+    const std::int64_t first = correct_first(hybrid_word::latest - 1, steps);
     publish();
     return first != 0 || wheel_.empty() ? first : std::numeric_limits<std::int64_t>::max();
+  }
+
+  /// Drops and moves entries that come first, until `next` is the time of a timer or later than
+  /// `until`: so that no thread sleeps until the time of one that was stopped or put off. In at
+  /// most `steps` steps of the wheel and entries, which are counted down.
+  void look_ahead(std::int64_t until, unsigned& steps) noexcept {
+    correct_first(std::min(until, hybrid_word::latest - 1), steps);
+    publish();
   }
 
   /// Sweeps a number of chunks. Returns true at the end of a pass.
@@ -510,6 +508,21 @@ class hybrid_timers {
       Policy::release_locked(*this, t);
     }
     return true;
+  }
+
+  /// Until the first entry is right: then returns its key. 0 if there is none up to `until`, or the
+  /// steps have run out.
+  std::int64_t correct_first(std::int64_t until, unsigned& steps) noexcept {
+    while (wheel_.ready(until, *this, steps)) {
+      const auto head = wheel_.front();
+      const std::int64_t key = when(head.id, head.token);
+      if (key == head.when) return key;
+      if (steps == 0) return 0;
+      --steps;
+      wheel_.pop();
+      if (key != 0) wheel_.insert(key, head.id, head.token);
+    }
+    return 0;
   }
 
   /// A reset that needs a new entry.

@@ -41,8 +41,11 @@ constexpr int pauses_for_a_look = 80;
 /// as long each time that it finds that one still at them.
 constexpr std::int64_t look_again = 50'000;
 constexpr std::int64_t longest_look_again = 400'000;
-/// Before a sleep of this length it pays to look whether it could be longer.
+/// Before a sleep of this length it pays to look at all timers whether it could be longer.
 constexpr std::int64_t long_sleep = 100'000'000;
+/// And before a shorter one, at the first ones of so many nanoseconds: a wake-up for nothing takes
+/// as long as to look at a hundred.
+constexpr std::int64_t short_sleep = 4'000'000;
 /// How often, in nanoseconds, a processor whose queue is never empty looks at the poller: that
 /// takes less than a percent of its time.
 constexpr std::int64_t poll_while_busy = 50'000;
@@ -364,15 +367,24 @@ runnable* live_scheduler::poll_without_blocking(worker& w) noexcept {
   return first;
 }
 
-/// Removes stopped timers, so that no worker sleeps until one of them only. True if there were any.
+/// Removes stopped timers, so that no worker sleeps until one of them only. True if that has made
+/// something ready, or might have.
 bool live_scheduler::forget_stopped_timers() noexcept {
   const first_timer next = time_sleep_until();
-  if (next.when == 0 || next.when - cheap_now() <= long_sleep) return false;
+  const std::int64_t now = cheap_now();
+  const std::int64_t left = next.when - now;
+  if (next.when == 0 || left <= 0 || (left > short_sleep && left <= long_sleep)) return false;
   processor& held = *this_thread.as_worker->held;
   held.firing.store(true, std::memory_order_relaxed);
-  const bool any = engine_->tidy_before_sleep(all_.made());
+  bool again = false;
+  if (left > long_sleep) {
+    again = engine_->tidy_before_sleep(all_.made());
+  } else {
+    engine_->look_ahead(next.of, now + short_sleep);
+    again = !held.queue.empty();
+  }
   held.firing.store(false, std::memory_order_relaxed);
-  return any;
+  return again;
 }
 
 /// Sleeps in the poller until something is ready or the earliest timer of all is due, unless
