@@ -429,7 +429,21 @@ TEST_F(hybrid_engine, looks_ahead_past_stopped_timers_before_a_short_sleep) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
-/// Which are many, while no thread holds the lock for all of that.
+TEST_F(hybrid_engine, looks_ahead_only_if_no_thread_has_the_lock) {
+  timer_node& first = start(ms, [] {});
+  timer_node& second = start(2 * ms, [] {});
+  EXPECT_TRUE(detail::stop_timer(&first));
+  {
+    const std::lock_guard preempted(hybrid_access::lock(engine(), 0));
+    engine().look_ahead(0, now_ + 4 * ms);  // a wait would never end
+    EXPECT_EQ(engine().next_when(0), now_ + ms);
+  }
+  engine().look_ahead(0, now_ + 4 * ms);
+  EXPECT_EQ(engine().next_when(0), now_ + 2 * ms);
+  detail::destroy_timer(first);
+  detail::destroy_timer(second);
+}
+
 TEST_F(hybrid_engine, looks_ahead_in_a_bounded_amount_of_work) {
   std::vector<timer_node*> all;
   for (int i = 0; i < 200; ++i) all.push_back(&start(ms + i, [] {}));

@@ -267,10 +267,12 @@ bool hybrid::tidy_before_sleep(unsigned n) noexcept {
 void hybrid::look_ahead(unsigned p, std::int64_t until) noexcept {
   timers& ts = *timers_[p];
   for (unsigned steps = step_limit; steps != 0; steps -= steps_per_hold) {
+    // The thread that has it may have lost its core: to sleep must not wait for that.
+    if (!ts.lock.try_lock()) break;
     unsigned left = steps_per_hold;
     bool earlier = false;
     {
-      std::lock_guard held(ts.lock);
+      std::lock_guard held(ts.lock, std::adopt_lock);
       ts.look_ahead(until, left);
       earlier = ts.comes_earlier();
     }
