@@ -8,10 +8,11 @@ The sources of src/ and include/verge/ are copied to build/mutants/tree, and eac
 can be wrong in a small way becomes a switch: `a < b` can be `a <= b`, a condition always true or
 false, a number one larger, a call or an assignment left out. Beside these there are faults that no rule makes, in
 by_hand.json: the text that is found, and the text in its place, in which @ is whether the fault is
-chosen. There is one build, and the environment chooses the fault (VERGE_MUTANT=17). Some of the tests are built with the address sanitizer as well. A run of
-each test without a fault tells which switches it comes by; a fault is tried with those tests only,
-the shortest first, until one fails twice or does not end in time. One that has a verdict is not
-tried.
+chosen. There is one build, and the environment chooses the fault (VERGE_MUTANT=17). Some of the tests
+are built with the address sanitizer as well. A run of each test without a fault tells which switches
+each of its cases comes by, and how long the case takes; a fault is tried with those cases only, of the
+program where they are quickest first, until one fails twice or does not end in time. A switch that is
+come by outside of the cases is tried with the whole program. One that has a verdict is not tried.
 
 The sample takes at least so many of each part (a folder of src/, detail, or public) that its share means
 something. What was tried is kept in build/mutants/tried.json: --again tries only what was not
@@ -61,8 +62,10 @@ TRACED = """base/fence base/short_lock chan/chan chan/select context/callback co
 # Those that are built with the address sanitizer as well, which finds what is leaked or used after its end.
 SANITIZED = """context_test context_callback_test time_test runtime_end_test processor_heap_test fd_test
   channel_end_test""".split()
-# Of these only some are run: the others take minutes.
-FILTERS = {"context_explorer_test": "*of_every_pair*:*of_a_stop_while*",
+# Of these only some are run: the others take minutes; or compare how many states there are with and
+# without what the switches add.
+FILTERS = {"hybrid_explorer_test": "*-*has_no_state*",
+           "context_explorer_test": "*of_every_pair*:*of_a_stop_while*",
            "state_machine_explorer_test": "*of_every_pair*:*of_two_processors*",
            "context_race_test": "*one_tree*:*destruction*"}
 LEAST_OF_A_PART = 24
@@ -78,8 +81,12 @@ extern "C" unsigned char* verge_mutant_reached;
 namespace verge_mutants {
 [[gnu::no_sanitize("thread")]] constexpr bool on(int n) noexcept {
   if (std::is_constant_evaluated()) return false;
-  verge_mutant_reached[n] = 1;
+  if ((verge_mutant_reached[n] & 1) == 0) verge_mutant_reached[n] |= 1;
   return verge_mutant_active == n;
+}
+/// The operands have no such operator: nothing can be chosen.
+[[gnu::no_sanitize("thread")]] constexpr void none(int n) noexcept {
+  if (!std::is_constant_evaluated() && (verge_mutant_reached[n] & 2) == 0) verge_mutant_reached[n] |= 2;
 }
 template <class T>
 constexpr bool truth(int always, int never, T&& condition) noexcept {
@@ -103,9 +110,11 @@ constexpr T more(int n, T v) noexcept {
       if constexpr (std::is_same_v<decltype(l.a op b), decltype(l.a instead b)>) { \
         return on(l.n) ? l.a instead b : l.a op b;                             \
       } else {                                                                 \
+        none(l.n);                                                             \
         return l.a op b;                                                       \
       }                                                                        \
     } else {                                                                   \
+      none(l.n);                                                               \
       return l.a op b;                                                         \
     }                                                                          \
   }
@@ -122,9 +131,13 @@ VERGE_SWITCH(sub, -, +)
 """
 
 SUPPORT = r"""
+#include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/times.h>
+#include <unistd.h>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 extern "C" {
 int verge_mutant_active = -1;
 unsigned char verge_mutant_before[%(size)d];
@@ -135,17 +148,46 @@ unsigned char* verge_mutant_reached = verge_mutant_before;
   void* const all = mmap(nullptr, %(size)d, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (all != MAP_FAILED) verge_mutant_reached = static_cast<unsigned char*>(all);
 }
-[[gnu::destructor(101)]] void verge_mutant_end() {
-  const char* path = std::getenv("VERGE_MUTANT_COVERAGE");
-  if (path == nullptr) return;
-  if (std::FILE* f = std::fopen(path, "a")) {
-    for (unsigned i = 0; i < %(size)d; ++i) {
-      if (verge_mutant_reached[i] != 0) std::fprintf(f, "%%u\n", i);
-    }
-    std::fclose(f);
+// What was reached since the last time, and whose it is; of no case what a process leaves at its end.
+static void verge_mutant_write(const char* of, double seconds, double processor) {
+  std::FILE* const f = std::fopen(std::getenv("VERGE_MUTANT_COVERAGE"), "a");
+  if (f == nullptr) return;
+  for (unsigned i = 0; i < %(size)d; ++i) {
+    if ((verge_mutant_reached[i] & 1) != 0) std::fprintf(f, "%%u\n", i);
+    if ((verge_mutant_reached[i] & 2) != 0) std::fprintf(f, "!\t%%u\n", i);
   }
+  if (of != nullptr) std::fprintf(f, "=\t%%s\t%%.3f\t%%.3f\n", of, seconds, processor);
+  std::fclose(f);
+}
+[[gnu::destructor(101)]] void verge_mutant_end() {
+  if (std::getenv("VERGE_MUTANT_COVERAGE") != nullptr) verge_mutant_write(nullptr, 0, 0);
 }
 }
+namespace {
+double processor_time() {
+  tms t{};
+  ::times(&t);
+  return double(t.tms_utime + t.tms_stime + t.tms_cutime + t.tms_cstime) / double(::sysconf(_SC_CLK_TCK));
+}
+struct each_case : testing::EmptyTestEventListener {
+  double began = 0;
+  void OnTestStart(const testing::TestInfo&) override {
+    verge_mutant_write("", 0, 0);
+    std::memset(verge_mutant_reached, 0, %(size)d);
+    began = processor_time();
+  }
+  void OnTestEnd(const testing::TestInfo& of) override {
+    const std::string name = std::string(of.test_suite_name()) + "." + of.name();
+    verge_mutant_write(name.c_str(), double(of.result()->elapsed_time()) / 1000, processor_time() - began);
+    std::memset(verge_mutant_reached, 0, %(size)d);
+  }
+};
+const bool verge_mutant_listens = [] {
+  if (std::getenv("VERGE_MUTANT_COVERAGE") != nullptr)
+    testing::UnitTest::GetInstance()->listeners().Append(new each_case);
+  return true;
+}();
+}  // namespace
 """
 
 OPERATORS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne", "+": "add", "-": "sub"}
@@ -463,14 +505,14 @@ def wanted(session):
     return used, runnable
 
 
-def run(program, mutant=None, coverage=None, limit=300, computes=300, output=None):
+def run(program, mutant=None, coverage=None, limit=300, computes=300, output=None, cases=None):
     env = dict(os.environ, VERGE_TEST_SCALE="quick", VERGE_STRESS_SECONDS="1")
     if mutant is not None:
         env["VERGE_MUTANT"] = str(mutant)
     if coverage:
         env["VERGE_MUTANT_COVERAGE"] = str(coverage)
     spent = 0.0
-    arguments = ["--gtest_brief=1", "--gtest_fail_fast", f"--gtest_filter={FILTERS.get(program.name, '*')}"]
+    arguments = ["--gtest_brief=1", "--gtest_fail_fast", f"--gtest_filter={cases or FILTERS.get(program.name, '*')}"]
     child = subprocess.Popen([program, *arguments], env=env, cwd=WORK,
                              stdin=subprocess.DEVNULL, stdout=output or subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL, start_new_session=True,
@@ -514,6 +556,39 @@ def reached_file(test):
     return WORK / f"{test.replace('/', '_')}.reached"
 
 
+class Coverage:
+    """Which switches each case of a test comes by, and for how long it runs and uses a processor."""
+    LONGEST_FILTER = 100000
+
+    def __init__(self, file):
+        self.cases, self.outside, self.nothing, switches = {}, set(), set(), set()
+        for line in file.read_text().split("\n") if file.exists() else []:
+            if line.startswith("!"):
+                self.nothing.add(int(line[2:]))
+                continue
+            if not line.startswith("="):
+                switches |= {int(line)} if line else set()
+                continue
+            _, name, seconds, spent = line.split("\t")
+            if name:
+                self.cases[name] = (switches, float(seconds), float(spent))
+            else:
+                self.outside |= switches
+            switches = set()
+        self.outside |= switches
+
+    def __contains__(self, switch):
+        return switch in self.outside or any(switch in c[0] for c in self.cases.values())
+
+    def of(self, switch):
+        """The cases that come by it, as a filter, and their seconds; None for the whole program."""
+        found = {name: c for name, c in self.cases.items() if switch in c[0]}
+        names = ":".join(found)
+        if switch in self.outside or len(names) > self.LONGEST_FILTER:
+            return None
+        return names, sum(c[1] for c in found.values()), sum(c[2] for c in found.values())
+
+
 def coverage_of(test, program):
     """The switches it comes by, how long it takes, and how much of a processor. None if it fails without
     a fault."""
@@ -523,7 +598,7 @@ def coverage_of(test, program):
     if code != 0:
         print(f"mutants: {test} fails without a fault ({code}), and is left out", flush=True)
         return None, seconds, spent
-    return (set(map(int, coverage.read_text().split())) if coverage.exists() else set()), seconds, spent
+    return Coverage(coverage), seconds, spent
 
 
 def sampled(pool, n, seed):
@@ -552,7 +627,7 @@ def failed_case(output):
     return found[0] if found else ""
 
 
-def try_all(pool, reached, seconds, spent, jobs, minutes=0, keep=lambda results: None):
+def try_all(pool, reached, seconds, spent, jobs, minutes=0, quick=0, keep=lambda results: None):
     began = time.monotonic()
     results = []
     verdicts = beside("verdicts.json", {})
@@ -562,13 +637,18 @@ def try_all(pool, reached, seconds, spent, jobs, minutes=0, keep=lambda results:
             return dict(m, outcome="not tried")
         if m["key"] in verdicts:
             return dict(m, outcome="equivalent", verdict=verdicts[m["key"]])
-        tests = sorted((t for t in reached if m["id"] in reached[t]),
-                       key=lambda t: (spent[t] >= SLOW, seconds[t]))
+        cases = {t: reached[t].of(m["id"]) or ("", seconds[t], spent[t])
+                 for t in reached if m["id"] in reached[t]}
+        tests = sorted((t for t in cases if not quick or cases[t][2] < quick),
+                       key=lambda t: (cases[t][2] >= SLOW, cases[t][1]))
+        if not cases and any(m["id"] in c.nothing for c in reached.values()):
+            return dict(m, outcome="equivalent", verdict="The operands have no such operator.")
         once = []
         for test in tests:
             def attempt(output):
-                return run(path_of(test), m["id"], limit=max(30, 10 * seconds[test]),
-                           computes=max(10, 10 * spent[test]), output=output)[0]
+                names, lasts, computes = cases[test]
+                return run(path_of(test), m["id"], limit=max(15, 10 * lasts),
+                           computes=max(10, 10 * computes), output=output, cases=names)[0]
             with tempfile.TemporaryFile() as output:
                 code = attempt(output)
                 if code == 0:
@@ -606,8 +686,8 @@ def main():
     options.add_argument("--report", action="store_true", help="only the table of what was tried")
     options.add_argument("--tests", help="only these, with commas")
     options.add_argument("--quick", type=float, default=0,
-                         help="without those that use a processor for so many seconds: a first run, before one "
-                              "with --again")
+                         help="without the tests whose cases that come by the fault use a processor for so many "
+                              "seconds: a first run, before one with --again")
     options.add_argument("--minutes", type=float, default=0, help="begin no more after so many")
     chosen = options.parse_args()
     share, shares = map(int, chosen.share.split("/"))
@@ -631,7 +711,7 @@ def main():
     reached, seconds, spent = {}, {}, {}
     if chosen.built and kept.exists():
         seconds, spent = json.loads(kept.read_text())
-        reached = {t: set(map(int, reached_file(t).read_text().split())) for t in seconds}
+        reached = {t: Coverage(reached_file(t)) for t in seconds}
         TESTS[:] = [t for t in TESTS if t not in reached]
     there = [t for t in TESTS if path_of(t).exists()]
     with ThreadPoolExecutor(chosen.jobs) as workers:
@@ -640,8 +720,6 @@ def main():
             if found is not None:
                 reached[test] = found
     kept.write_text(json.dumps([{t: seconds[t] for t in reached}, {t: spent[t] for t in reached}]))
-    if chosen.quick:
-        reached = {t: reached[t] for t in reached if spent[t] < chosen.quick}
     print("mutants: seconds of each test: " +
           ", ".join(f"{t} {seconds[t]:.1f}" for t in sorted(reached, key=seconds.get)), flush=True)
 
@@ -664,7 +742,8 @@ def main():
 
     def keep(results):
         tried.write_text(json.dumps(known + results, indent=1))
-    report(mutants, known + try_all(pool, reached, seconds, spent, chosen.jobs, chosen.minutes, keep))
+    report(mutants, known + try_all(pool, reached, seconds, spent, chosen.jobs, chosen.minutes, chosen.quick,
+                                    keep))
 
 
 def file_beside(name):
