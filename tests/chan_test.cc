@@ -352,6 +352,32 @@ TEST(chan_handle, means_the_same_channel_when_it_is_copied) {
   EXPECT_EQ(from.recv(), 5);
 }
 
+TEST(chan_handle, that_is_assigned_means_the_other_channel_and_lets_go_of_its_own) {
+  const chan<int> a(1);
+  const chan<int> b(1);
+  receiver<int> from = a;
+  sender<int> to = a;
+  to = sender<int>(b);
+  const receiver<int> of_b = b;
+  from = of_b;
+  EXPECT_TRUE(to.try_send(7));
+  EXPECT_EQ(a.size(), 0U);
+  EXPECT_EQ(from.try_recv(), 7);
+  const sender<int> to_a = a;
+  to = to_a;
+  auto& itself = to;
+  to = itself;
+  EXPECT_TRUE(to.try_send(8));
+  EXPECT_EQ(receiver<int>(a).try_recv(), 8);
+  auto kept = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = kept;
+  chan<std::shared_ptr<int>> full(1);
+  full.try_send(std::move(kept));
+  const chan<std::shared_ptr<int>> other(1);
+  full = other;
+  EXPECT_TRUE(watch.expired()) << "that was the last handle of its channel";
+}
+
 TEST(chan_handle, keeps_the_channel_while_one_is_left) {
   receiver<token> from;
   EXPECT_FALSE(from);

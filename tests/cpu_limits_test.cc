@@ -135,6 +135,40 @@ TEST_F(fake_root, a_quota_of_version_1_counts_as_well) {
   EXPECT_EQ(cgroup_limit(), 3u);
 }
 
+TEST_F(fake_root, of_two_hierarchies_the_lower_quota_counts) {
+  write("/proc/self/mountinfo", v1_mounts);
+  write("/proc/self/cgroup", "2:cpu,cpuacct:/docker/y\n0::/z\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/docker/y/cpu.cfs_quota_us", "250000\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/docker/y/cpu.cfs_period_us", "100000\n");
+  write("/sys/fs/cgroup/unified/z/cpu.max", "200000 100000\n");
+  EXPECT_EQ(cgroup_limit(), 2u);
+  write("/sys/fs/cgroup/unified/z/cpu.max", "400000 100000\n");
+  EXPECT_EQ(cgroup_limit(), 3u);
+  write("/sys/fs/cgroup/unified/z/cpu.max", "max 100000\n");
+  EXPECT_EQ(cgroup_limit(), 3u);
+}
+
+TEST_F(fake_root, a_file_of_any_length_is_read) {
+  std::string mounts;
+  while (mounts.size() < 10'000) mounts += "34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup c rw\n";
+  write("/proc/self/mountinfo", mounts + v2_mount);
+  write("/proc/self/cgroup", "0::/a\n");
+  write("/sys/fs/cgroup/a/cpu.max", "200000 100000\n");
+  EXPECT_EQ(cgroup_limit(), 2u);
+}
+
+TEST(cpu_group, has_its_path_without_escapes_and_what_only_looks_like_one_as_it_is) {
+  const auto mounted = [](const std::string& at) {
+    const auto found = find_cpu_groups("0::/a\n", "1 2 0:3 / " + at + " rw - cgroup2 c rw\n");
+    return found.size() == 1 ? found[0].mounted_at : "";
+  };
+  EXPECT_EQ(mounted("/\\040"), "/ ") << "at the end";
+  EXPECT_EQ(mounted("\\057x\\134\\040y"), "/x\\ y");
+  EXPECT_EQ(mounted("/\\04"), "/\\04") << "too short";
+  EXPECT_EQ(mounted("/\\049x"), "/\\049x") << "not octal";
+  EXPECT_EQ(mounted("/a\\"), "/a\\");
+}
+
 TEST(processors_by_default, are_as_many_as_the_lowest_limit_allows) {
   const auto chosen = [](unsigned online, unsigned affinity, unsigned cgroup) {
     const auto c =

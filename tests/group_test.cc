@@ -94,6 +94,84 @@ TEST_F(task_group_test, the_first_failure_cancels_the_others_and_is_thrown_when_
   EXPECT_EQ(running, 0);
 }
 
+TEST_F(task_group_test, a_function_that_throws_is_a_failure_like_that_of_a_task) {
+  const auto work = [&]() -> task<std::string> {
+    task_group<int> g;
+    g.go(after_delay, 1h, 1, &running);
+    g.go([]() -> int { throw std::runtime_error("thrown"); });
+    try {
+      co_await g.all();
+    } catch (const std::runtime_error& e) {
+      co_return e.what();
+    }
+    co_return "nothing was thrown";
+  };
+  EXPECT_EQ(sim.run(work), "thrown");
+  EXPECT_EQ(passed(), 0ms) << "the other was cancelled";
+  const auto one_succeeds = [&]() -> task<int> {
+    task_group<int> g;
+    g.go([]() -> int { throw std::runtime_error("thrown"); });
+    g.go(after_delay, 5ms, 2, &running);
+    co_return co_await g.first();
+  };
+  EXPECT_EQ(sim.run(one_succeeds), 2);
+  const auto without_result = []() -> task<> {
+    task_group<> g;
+    g.go([] { throw std::runtime_error("thrown"); });
+    co_await g.all();
+  };
+  EXPECT_THROW(sim.run(without_result), std::runtime_error);
+}
+
+/// A function that cannot be moved for the n-th time.
+struct moves_n_times {
+  std::shared_ptr<int> left;
+  explicit moves_n_times(int n) : left(std::make_shared<int>(n)) {}
+  moves_n_times(moves_n_times&& other) : left(other.left) {  // NOLINT: it throws, as it must
+    if ((*left)-- == 0) throw std::runtime_error("cannot be moved");
+  }
+  moves_n_times& operator=(moves_n_times&&) = delete;
+  int operator()() const { return 7; }
+};
+
+TEST_F(task_group_test, a_task_that_cannot_be_started_leaves_the_group_as_it_was) {
+  const auto work = [&](int moves) -> task<std::vector<int>> {
+    task_group<int> g;
+    g.go([] { return 1; });
+    g.go(after_delay, 1ms, 2, &running);
+    try {
+      g.go(moves_n_times(moves));
+    } catch (const std::runtime_error&) {
+      g.go([] { return 3; });
+    }
+    g.go(after_delay, 2ms, 4, &running);
+    co_return co_await g.all();
+  };
+  int moves = 0;
+  for (std::vector<int> got; moves < 100; ++moves) {
+    got = sim.run([&] { return work(moves); });
+    if (got == std::vector{1, 2, 7, 4}) break;
+    EXPECT_THAT(got, ElementsAre(1, 2, 3, 4)) << "it could be moved " << moves << " times";
+  }
+  EXPECT_GE(moves, 3) << "the last of them into the task";
+  EXPECT_LT(moves, 100);
+  // Of those without a result, what has ended is removed when another is added.
+  const auto forgets = []() -> task<> {
+    task_group<> g;
+    for (int i = 0; i < 20; ++i) {
+      g.go([] {});
+      co_await sleep(1ms);
+      try {
+        g.go([m = moves_n_times(i % 5)] { static_cast<void>(m()); });
+      } catch (const std::runtime_error&) {
+        continue;
+      }
+    }
+    co_await g.all();
+  };
+  EXPECT_NO_THROW(sim.run(forgets));
+}
+
 TEST_F(task_group_test, first_returns_the_first_success_and_cancels_the_others) {
   const auto work = [&]() -> task<int> {
     task_group<int> g;

@@ -152,6 +152,43 @@ TEST(slab, any_numbers_may_be_looked_up) {
   }
 }
 
+/// There is memory behind each chunk.
+class pages_with_more_behind final : public page_source {
+ public:
+  static constexpr std::size_t more = slab_pool::chunk_bytes;
+  void* map(std::size_t bytes, std::size_t alignment) noexcept override {
+    return system_pages().map(bytes + more, alignment);
+  }
+  void unmap(void* p, std::size_t bytes) noexcept override {
+    system_pages().unmap(p, bytes + more);
+  }
+  void discard(void*, std::size_t) noexcept override {}
+  void prefer_huge_pages(void*, std::size_t, bool) noexcept override {}
+};
+
+TEST(slab, the_last_place_of_a_chunk_is_looked_up_and_none_behind_it) {
+  pages_with_more_behind pages;
+  bool odd = false;
+  bool even = false;
+  for (std::size_t size = 1000; size < 1200; size += 16) {
+    slab_pool pool(size, 8, nullptr, pages);
+    const auto places = static_cast<std::uint32_t>(slab_pool_access::per_chunk(pool));
+    (places % 2 != 0 ? odd : even) = true;
+    std::map<std::uint32_t, void*> at;
+    for (std::uint32_t i = 0; i < places; ++i) {
+      void* const node = pool.allocate();
+      at[slab_pool::index(node)] = node;
+    }
+    ASSERT_EQ(at.rbegin()->first, places - 1);
+    for (std::uint32_t i = 0; i < places; ++i) ASSERT_EQ(pool.find({i, 1}), at[i]);
+    for (const std::uint32_t behind : {places, places + 1}) {
+      slab_pool_access::set_version(pool.at(behind), 1);  // as if a node in use were there
+      EXPECT_EQ(pool.find({behind, 1}), nullptr);
+    }
+  }
+  EXPECT_TRUE(odd && even);
+}
+
 TEST(slab, a_node_keeps_its_contents_from_one_life_to_the_next) {
   slab<node> nodes;
   const std::size_t all = slab_pool_access::per_chunk(nodes.pool());  // so that all are reused

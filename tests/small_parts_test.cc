@@ -11,21 +11,27 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -34,6 +40,7 @@
 #include <base/fence.h>
 #include <base/file_descriptor.h>
 #include <base/futex.h>
+#include <base/json_text.h>
 #include <base/ready_list.h>
 #include <base/runtime_thread.h>
 #include <base/system_call.h>
@@ -42,6 +49,7 @@
 #include <memory/page_source.h>
 #include <memory/thread_slot.h>
 #include <node/node_store.h>
+#include <sched/thread_probe.h>
 #include <support/lone_engine.h>
 #include <support/replaced.h>
 #include <support/scale.h>
@@ -190,6 +198,36 @@ TEST(a_ready_list, is_empty_after_it_was_moved) {
   EXPECT_EQ(a.size(), 0U);
 }
 
+TEST(a_ready_list, is_empty_after_it_was_appended_and_can_be_used_again) {
+  std::array<detail::runnable, 5> r{};
+  detail::ready_list a;
+  detail::ready_list b;
+  a.append(std::move(b));
+  EXPECT_TRUE(a.empty() && a.pop_front() == nullptr);
+  b.push_back(r[0]);
+  b.push_back(r[1]);
+  a.append(std::move(b));  // to one that is empty
+  EXPECT_TRUE(b.empty());  // NOLINT(bugprone-use-after-move): it may be used again
+  EXPECT_EQ(b.size(), 0U);
+  EXPECT_EQ(b.pop_front(), nullptr);
+  b.push_back(r[2]);
+  b.push_back(r[3]);
+  a.append(std::move(b));
+  EXPECT_TRUE(b.empty());  // NOLINT(bugprone-use-after-move)
+  a.push_back(r[4]);
+  EXPECT_EQ(a.size(), 5U);
+  EXPECT_EQ(a.front(), r.data());
+  for (std::size_t i = 0; i < r.size(); ++i) {
+    EXPECT_EQ(a.size(), r.size() - i);
+    EXPECT_EQ(a.pop_front(), &r[i]);
+    EXPECT_EQ(r[i].next, nullptr) << "it may be put into another list";
+  }
+  EXPECT_TRUE(a.empty());
+  EXPECT_EQ(a.front(), nullptr);
+  a.push_back(r[0]);
+  EXPECT_EQ(a.pop_front(), r.data()) << "after the last was taken";
+}
+
 /// The ring has one place, which is always being written.
 TEST(a_ring_of_events, gives_no_event_that_is_a_mixture_of_two) {
   detail::trace_ring ring(1);
@@ -224,6 +262,43 @@ TEST(a_ring_of_events, loses_what_no_longer_fits_and_not_what_was_before_the_rec
   add(6);
   EXPECT_EQ(ring.since(0).events.size(), 4U);
   EXPECT_EQ(ring.since(0).lost, 3U);
+}
+
+TEST(a_ring_of_events, gives_all_of_an_event_and_only_those_since_a_time) {
+  detail::trace_ring ring(8);
+  const int id = 0;
+  for (std::int64_t i = 1; i <= 5; ++i) {
+    ring.add_shared(
+        {.time = 10 * i,
+         .value = -i,
+         .what = i == 3 ? detail::trace_event::kind::reset : detail::trace_event::kind::callback,
+         .id = &id,
+         .label = "label",
+         .written = "written",
+         .code = &ring});
+  }
+  EXPECT_EQ(ring.since(51).events.size(), 0U);
+  EXPECT_EQ(ring.since(50).events.size(), 1U);
+  EXPECT_EQ(ring.since(49).events.size(), 1U);
+  const auto found = ring.since(21);
+  EXPECT_EQ(found.lost, 0U) << "what is older was not asked for";
+  ASSERT_EQ(found.events.size(), 3U);
+  const detail::trace_event& e = found.events[0];
+  EXPECT_EQ(e.time, 30);
+  EXPECT_EQ(e.value, -3);
+  EXPECT_EQ(e.what, detail::trace_event::kind::reset);
+  EXPECT_EQ(e.id, &id);
+  EXPECT_STREQ(e.label, "label");
+  EXPECT_STREQ(e.written, "written");
+  EXPECT_EQ(e.code, &ring);
+}
+
+TEST(a_text_in_json, has_what_json_does_not_allow_as_numbers) {
+  EXPECT_EQ(detail::json_string(""), "\"\"");
+  EXPECT_EQ(detail::json_string("a \"b\" \\ c"), R"("a \"b\" \\ c")");
+  EXPECT_EQ(detail::json_string(std::string_view("\0\x01\t\x1f ~", 6)),
+            R"("\u0000\u0001\u0009\u001f ~")");
+  EXPECT_EQ(detail::json_string("\x7f\xc3\xa4"), "\"\x7f\xc3\xa4\"") << "is not changed";
 }
 
 /// How many pieces of memory there are.
@@ -424,6 +499,132 @@ TEST(a_visit, by_another_thread_is_waited_for) {
   here.reset();
   ends.join();
   EXPECT_TRUE(was_over);
+}
+
+// ---- A signal that asks a thread what it does, in a program that uses this signal itself
+
+volatile std::sig_atomic_t handled = 0;
+const void* handled_for = nullptr;
+void handle(int) { handled = 1; }
+void handle_with_origin(int, siginfo_t* from, void*) {
+  handled = 2;
+  handled_for = from;
+  errno = 1;
+}
+
+/// In a process of its own, as the handler is installed once. True if `check` holds there.
+template <class Check>
+bool holds_in_a_child(Check check) {
+  const pid_t child = ::fork();
+  if (child == 0) std::_Exit(check() ? 0 : 1);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool installs_over(void (*handler)(int)) {
+  struct sigaction before {};
+  before.sa_handler = handler;
+  ::sigaction(SIGURG, &before, nullptr);
+  return detail::thread_probe::install();
+}
+
+TEST(a_signal_that_was_not_sent_to_ask_a_thread, is_for_the_handler_that_was_there_before) {
+  EXPECT_TRUE(holds_in_a_child([] {
+    if (!installs_over(&handle)) return false;
+    ::kill(::getpid(), SIGURG);
+    return handled == 1;
+  }));
+  EXPECT_TRUE(holds_in_a_child([] {
+    struct sigaction before {};
+    before.sa_sigaction = &handle_with_origin;
+    before.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGURG, &before, nullptr);
+    errno = 77;
+    const bool installed = detail::thread_probe::install();
+    ::kill(::getpid(), SIGURG);
+    return installed && handled == 2 && handled_for != nullptr && errno == 77;
+  }));
+  for (const auto none : {SIG_DFL, SIG_IGN}) {
+    EXPECT_TRUE(holds_in_a_child([none] {
+      if (!installs_over(none)) return false;
+      ::kill(::getpid(), SIGURG);
+      return handled == 0;
+    }));
+  }
+}
+
+TEST(a_signal_that_comes_too_late, is_for_nobody) {
+  EXPECT_TRUE(holds_in_a_child([] {
+    if (!installs_over(&handle)) return false;
+    // As one does that was asked, and answers when the asker has given up.
+    ::syscall(SYS_tgkill, ::getpid(), ::gettid(), SIGURG);
+    detail::thread_probe::answer none;
+    return handled == 0 && !detail::thread_probe::take(none);
+  }));
+}
+
+TEST(a_thread_that_is_asked, answers_once_and_one_asks_at_a_time) {
+  EXPECT_TRUE(holds_in_a_child([] {
+    using detail::thread_probe;
+    if (!thread_probe::install()) return false;
+    thread_probe::listen();
+    thread_probe::answer answer;
+    if (thread_probe::take(answer)) return false;
+    if (!thread_probe::ask(::gettid())) return false;  // answers within the call
+    if (thread_probe::ask(::gettid())) return false;   // the answer was not taken
+    const bool answered = thread_probe::take(answer) && answer.count != 0;
+    const bool again = thread_probe::take(answer);
+    return answered && !again && thread_probe::sent() == 1;
+  }));
+}
+
+TEST(a_thread_that_is_asked, and_answers_when_the_asker_has_given_up_can_be_asked_again) {
+  EXPECT_TRUE(holds_in_a_child([] {
+    using detail::thread_probe;
+    if (!thread_probe::install()) return false;
+    thread_probe::listen();
+    static bool any = false;
+    thread_probe::before_unwinding = []() noexcept {
+      thread_probe::answer first;
+      any = thread_probe::give_up(first) && first.count == 1;
+    };
+    thread_probe::answer none;
+    if (!thread_probe::ask(::gettid()) || !any || thread_probe::take(none)) return false;
+    thread_probe::before_unwinding = nullptr;
+    thread_probe::answer answer;
+    return thread_probe::ask(::gettid()) && thread_probe::take(answer) && answer.count > 1;
+  }));
+}
+
+TEST(a_thread_that_is_asked, and_has_ended_leaves_no_question) {
+  EXPECT_TRUE(holds_in_a_child([] {
+    using detail::thread_probe;
+    if (!thread_probe::install()) return false;
+    thread_probe::listen();
+    constexpr pid_t nobody = 0x3fffffff;
+    if (thread_probe::ask(nobody) || thread_probe::ask(nobody)) return false;
+    thread_probe::answer answer;
+    return thread_probe::ask(::gettid()) && thread_probe::take(answer);
+  }));
+}
+
+TEST(lateness, of_more_than_the_last_bucket_is_for_counts_there) {
+  using verge::lateness_histogram;
+  constexpr std::int64_t forever = std::numeric_limits<std::int64_t>::max();
+  const std::size_t last = lateness_histogram::bucket_count - 1;
+  volatile std::int64_t late = forever;  // not by the compiler
+  EXPECT_EQ(lateness_histogram::bucket_of(late), last);
+  late = lateness_histogram::upper_bound(last);
+  EXPECT_EQ(lateness_histogram::bucket_of(late), last);
+  EXPECT_EQ(lateness_histogram::bucket_of(late - 1), last);
+  for (std::size_t b = 0; b < last; ++b) {
+    late = lateness_histogram::upper_bound(b);
+    EXPECT_EQ(lateness_histogram::bucket_of(late - 1), b);
+    EXPECT_EQ(lateness_histogram::bucket_of(late), b + 1);
+  }
+  late = -1;
+  EXPECT_EQ(lateness_histogram::bucket_of(late), 0U);
 }
 
 TEST(lateness, has_its_percentiles_in_order) {

@@ -134,6 +134,56 @@ TEST(timer_queue, continues_after_a_callback_that_throws) {
   EXPECT_EQ(fired, 1);
 }
 
+/// A callback that cannot be moved into the queue.
+struct cannot_be_kept {
+  bool throws = false;
+  cannot_be_kept() = default;
+  explicit cannot_be_kept(bool t) : throws(t) {}
+  cannot_be_kept(cannot_be_kept&& other) : throws(other.throws) {  // NOLINT: it throws
+    if (throws) throw std::runtime_error("cannot be moved");
+  }
+  cannot_be_kept& operator=(cannot_be_kept&&) = delete;
+  void operator()() const {}
+};
+
+TEST(timer_queue, is_unchanged_if_a_callback_cannot_be_moved_into_it) {
+  verge::basic_timer_queue<cannot_be_kept> q;
+  const auto first = q.start(at(10s), cannot_be_kept());
+  EXPECT_THROW(q.start(at(5s), cannot_be_kept(true)), std::runtime_error);
+  const std::size_t memory = q.bytes();
+  for (int i = 0; i < 10'000; ++i) {
+    EXPECT_THROW(q.start(at(5s), cannot_be_kept(true)), std::runtime_error);
+    ASSERT_EQ(q.size(), 1U);
+  }
+  EXPECT_EQ(q.bytes(), memory) << "the places of those are used again";
+  EXPECT_EQ(*q.next(), at(10s));
+  EXPECT_TRUE(q.pending(first));
+  EXPECT_EQ(q.describe_violation(), "");
+  EXPECT_EQ(q.run(at(10s)), 1U);
+}
+
+/// A clock that counts milliseconds.
+struct coarse_clock {
+  using duration = std::chrono::milliseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<coarse_clock>;
+  static constexpr bool is_steady = true;
+};
+
+TEST(timer_queue, of_a_coarse_clock_says_a_time_at_which_all_that_is_due_then_fires) {
+  verge::basic_timer_queue<std::function<void()>, coarse_clock> q;
+  int fired = 0;
+  for (int i = 1; i <= 50; ++i) q.start(coarse_clock::time_point(i * 17ms), [&] { ++fired; });
+  for (int i = 1; i <= 50; ++i) {
+    ASSERT_TRUE(q.next());
+    ASSERT_EQ(*q.next(), coarse_clock::time_point(i * 17ms));
+    EXPECT_EQ(q.run(coarse_clock::time_point(i * 17ms - 1ms)), 0U);
+    EXPECT_EQ(q.run(*q.next()), 1U);
+  }
+  EXPECT_EQ(fired, 50);
+}
+
 TEST(timer_queue, takes_times_from_one_end_of_the_clock_to_the_other) {
   queue q;
   int fired = 0;
