@@ -195,6 +195,28 @@ TEST_F(net, a_listener_that_was_closed_leaves_its_path_to_the_next) {
   EXPECT_FALSE(path.exists());
 }
 
+TEST_F(net, what_is_assigned_to_removes_its_own_path_and_gets_the_others) {
+  const scratch_path first;
+  const scratch_path second;
+  as_default here(rt);
+  const auto check = [&](auto one, auto two) {
+    one = std::move(two);
+    EXPECT_FALSE(first.exists());
+    EXPECT_TRUE(second.exists());
+    EXPECT_EQ(one.local()->path(), second.at().path());
+    EXPECT_FALSE(one.close());
+    EXPECT_FALSE(second.exists());
+  };
+  check(unix_listener::listen(first.at()).or_throw(),
+        unix_listener::listen(second.at()).or_throw());
+  check(unix_datagram::bind(first.at()).or_throw(), unix_datagram::bind(second.at()).or_throw());
+  {
+    const auto to = unix_datagram::bind(first.at()).or_throw();
+    EXPECT_TRUE(first.exists());
+  }
+  EXPECT_FALSE(first.exists());
+}
+
 TEST_F(net, unix_sockets_have_abstract_names_pairs_and_datagrams) {
   rt.run([]() -> task<> {
     const auto name = endpoint::path("@verge_net_test_" + std::to_string(getpid())).or_throw();
@@ -244,6 +266,8 @@ TEST_F(net, a_listener_takes_over_a_socket_that_listens_and_no_other) {
     bytes64 bytes;
     EXPECT_EQ((co_await server.read_some(bytes)).bytes, 5u);
     EXPECT_EQ(tcp_listener::adopt(-1).error, std::errc::bad_file_descriptor);
+    EXPECT_EQ(tcp_listener::adopt(number).error, std::errc::file_exists);
+    EXPECT_FALSE(listener.local().error) << "it was not closed";
     const int other = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const endpoint path = endpoint::path("@verge-adopt-" + std::to_string(::getpid())).or_throw();
     EXPECT_EQ(::bind(other, path.address(), path.size()), 0);

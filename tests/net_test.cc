@@ -146,6 +146,22 @@ TEST_F(net, half_a_connection_can_be_closed_and_the_other_half_used) {
   });
 }
 
+TEST_F(net, a_connection_that_is_closed_for_reading_has_come_to_its_end) {
+  auto ends = connect();
+  rt.run([&]() -> task<> {
+    bytes64 bytes;
+    EXPECT_FALSE(ends.near.shutdown_read());
+    EXPECT_EQ((co_await ends.near.read_some(bytes)).error, net_errc::end_of_stream);
+    EXPECT_FALSE((co_await ends.near.write_all("request")).error);
+    EXPECT_EQ((co_await ends.far.read_some(bytes)).bytes, 7u);
+    ends.far.close();
+    // A reset, or an end in both directions: then there is no connection any more.
+    EXPECT_FALSE(ends.near.shutdown_write());
+    EXPECT_EQ(ends.near.shutdown_read(), std::errc::not_connected);
+    EXPECT_EQ(ends.near.shutdown_write(), std::errc::not_connected);
+  });
+}
+
 /// Of the one that it listens at: those before may have left connections that wait for their end.
 TEST_F(net, a_listener_may_use_its_address_again) {
   const auto listener = rt.run([] { return tcp_listener::listen(endpoint::loopback(0)); });

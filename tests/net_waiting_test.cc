@@ -12,9 +12,12 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <support/as_default.h>
@@ -27,6 +30,12 @@ namespace {
 
 /// While it is there, accept4() finds no descriptor left, and is called at these times.
 std::atomic<std::vector<verge::clock::time_point>*> refused_accepts{nullptr};
+/// If there is an error, accept4() fails with it so many times, and then gives a new socket: no
+/// connection is there, and so no event comes.
+std::atomic<int> failing_accepts{0};
+std::atomic<int> failing_with{0};
+/// Of a socket that is connected getpeername() says this once.
+std::atomic<int> no_peer_yet{0};
 /// Connecting takes longer than the call: as it does to another machine.
 std::atomic<bool> connects_later{false};
 
@@ -41,7 +50,20 @@ int accept4(int fd, sockaddr* from, socklen_t* size, int flags) {
     errno = EMFILE;
     return -1;
   }
+  if (failing_with != 0) {
+    if (--failing_accepts < 0) return ::socket(AF_INET, SOCK_STREAM | flags, 0);
+    errno = failing_with;
+    return -1;
+  }
   return VERGE_ORIGINAL(accept4)(fd, from, size, flags);
+}
+
+int getpeername(int fd, sockaddr* at, socklen_t* size) noexcept {
+  if (const int error = no_peer_yet.exchange(0); error != 0) {
+    errno = error;
+    return -1;
+  }
+  return VERGE_ORIGINAL(getpeername)(fd, at, size);
 }
 
 int connect(int fd, const sockaddr* to, socklen_t size) {
@@ -180,6 +202,47 @@ TEST_F(net, an_accept_without_descriptors_waits_twice_as_long_each_time) {
   for (std::size_t i = 1; i < times.size(); ++i) {
     EXPECT_GE(times[i] - times[i - 1], 1ms * (1 << i)) << i;
   }
+}
+
+/// What an accept gives that fails so often, and how many timers it needs.
+struct accepting {
+  std::error_code error;
+  std::uint64_t timers;
+};
+accepting accept_that_fails(runtime& rt, int error, int times) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  const std::uint64_t before = rt.stats().total.timers_fired;
+  failing_accepts = times;
+  failing_with = error;
+  auto accepted = listener.accept().wait();
+  failing_with = 0;
+  EXPECT_LE(failing_accepts, 0) << std::strerror(error);
+  return {accepted.error, rt.stats().total.timers_fired - before};
+}
+
+TEST_F(net, an_accept_tries_again_later_whatever_there_is_too_little_of) {
+  for (const int code : {EMFILE, ENFILE, ENOBUFS, ENOMEM}) {
+    const auto [error, timers] = accept_that_fails(rt, code, 2);
+    EXPECT_FALSE(error) << std::strerror(code);
+    EXPECT_EQ(timers, 2U) << std::strerror(code);
+  }
+  for (const int code : {EINVAL, EPERM, EFAULT}) {
+    const auto [error, timers] = accept_that_fails(rt, code, 1);
+    EXPECT_EQ(error, std::error_code(code, std::system_category()));
+    EXPECT_EQ(timers, 0U);
+  }
+}
+
+TEST_F(net, an_accept_goes_on_with_the_next_connection_and_pauses_after_sixteen_that_failed) {
+  for (const int code : {ECONNABORTED, EINTR, ENETDOWN, EPROTO, ENOPROTOOPT, EHOSTDOWN, ENONET,
+                         EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH}) {
+    EXPECT_EQ(accept_that_fails(rt, code, 1).timers, 0U) << std::strerror(code);
+  }
+  EXPECT_EQ(accept_that_fails(rt, ECONNABORTED, 15).timers, 0U);
+  const auto [error, timers] = accept_that_fails(rt, ECONNABORTED, 16);
+  EXPECT_FALSE(error);
+  EXPECT_EQ(timers, 1U);
 }
 
 TEST_F(net, an_accept_that_waits_for_descriptors_can_be_ended_in_every_way) {
@@ -343,6 +406,20 @@ TEST_F(net, a_limit_on_connecting_does_not_limit_the_connection) {
   auto near = tcp_conn::connect(listener.local().or_throw(), 10s).wait().or_throw();
   auto far = listener.accept().wait().or_throw();
   EXPECT_TRUE(near.write_all("x").wait());
+}
+
+TEST_F(net, connecting_goes_on_while_the_socket_has_no_peer_and_ends_with_another_error) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  const endpoint at = listener.local().or_throw();
+  connects_later = true;
+  no_peer_yet = ENOBUFS;
+  EXPECT_EQ(tcp_conn::connect(at, 60s).wait().error, std::errc::no_buffer_space);
+  // No other event comes: it had come too early.
+  no_peer_yet = ENOTCONN;
+  EXPECT_EQ(tcp_conn::connect(at, 20ms).wait().error, net_errc::deadline_exceeded);
+  EXPECT_EQ(no_peer_yet, 0);
+  connects_later = false;
 }
 
 TEST_F(net, a_limit_on_connecting_ends_when_the_connection_is_there) {
