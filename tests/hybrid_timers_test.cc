@@ -618,6 +618,42 @@ TEST_P(hybrid_timer, of_the_last_time_never_fires) {
   EXPECT_EQ(run(never), times{hybrid_word::latest - 1});
 }
 
+TEST_P(hybrid_timer, that_is_due_later_than_can_be_said_is_due_at_the_last_time) {
+  constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+  const auto expect_latest = [&] {
+    EXPECT_EQ(hybrid_word::due(word()), hybrid_word::latest);
+    EXPECT_EQ(word() & hybrid_word::entering, 0U);
+    EXPECT_EQ(ts_.next_exactly(), never);
+    EXPECT_EQ(t_.references, 1);
+  };
+  for (const std::int64_t late : {hybrid_word::latest + 1, hybrid_word::latest + at, never}) {
+    SCOPED_TRACE(late);
+    start(late);
+    expect_latest();
+    EXPECT_TRUE(timers::stop_keeping(t_));
+    EXPECT_TRUE(timers::start_again(t_, late));
+    expect_latest();
+    EXPECT_TRUE(ts_.finish_reset(change::needs_entry, t_, late, 0));
+    expect_latest();
+    EXPECT_EQ(ts_.drain(), 1U);
+    start(at);
+    EXPECT_EQ(put_off_to(late), change::was_armed);
+    expect_latest();
+    EXPECT_EQ(ts_.drain(), 1U);
+    start(late, s);
+    expect_latest();
+    EXPECT_EQ(timers::reset_in_place_alone(t_, late, s), change::was_armed);
+    expect_latest();
+    EXPECT_EQ(ts_.drain(), 1U);
+    // The next time of a period, too.
+    start(at, late);
+    EXPECT_EQ(run(at), times{at});
+    expect_latest();
+    EXPECT_EQ(ts_.drain(), 1U);
+    EXPECT_EQ(t_.references, 0);
+  }
+}
+
 TEST_P(hybrid_timer, says_exactly_when_it_is_due_though_its_entry_is_early) {
   start_and_put_off_to(at + 10 * s);
   start(nodes_[2], at + 5 * s);

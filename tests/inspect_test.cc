@@ -127,6 +127,33 @@ TEST(inspector, tells_what_is_pending_by_time_and_by_label) {
 }
 
 /// Of what ran, one turn in some is looked at: all of these are of one name.
+/// Each in the middle between two powers of two, so that it stays there while the test runs.
+TEST(inspector, has_a_row_for_each_power_of_two) {
+  verge::runtime rt({.processors = 1});
+  const verge::inspector page(rt, anywhere());
+  std::vector<verge::timer> timers;
+  const auto begin = verge::clock::now();
+  constexpr std::size_t least = 37;  // two minutes
+  constexpr std::size_t most = 59;
+  for (std::size_t power = least; power <= most; ++power) {
+    const std::chrono::nanoseconds later(std::int64_t{3} << (power - 1));
+    timers.push_back(verge::after_func(rt, begin + later, [] {}));
+  }
+  for (int i = 0; i < 2; ++i) {
+    timers.push_back(verge::after_func(rt, verge::clock::time_point::max(), [] {}));  // 73 years
+  }
+  const json due = stats(page)["due"];
+  const auto first = static_cast<std::size_t>(due["first_power"].number);
+  EXPECT_EQ(first, 10U);
+  ASSERT_EQ(due["counts"].array.size(), 52U);
+  for (std::size_t i = 0; i < 52; ++i) {
+    const bool one = i + first >= least && i + first <= most;
+    EXPECT_EQ(due["counts"].array[i].number, i + first == 60 ? 2 : one ? 1 : 0) << i;
+  }
+  EXPECT_EQ(due["overdue"].number, 0);
+  EXPECT_EQ(due["sampled"].number, static_cast<double>(timers.size()));
+}
+
 TEST(inspector, gives_shares_of_time_that_add_up_to_one) {
   verge::runtime rt({.processors = 1});
   const verge::inspector page(rt, anywhere());

@@ -74,6 +74,65 @@ TEST_F(precise_engine, marks_the_precise_timers_whichever_way_they_are_made) {
   }
 }
 
+/// Each comes first, so that its entry is the one that is seen.
+TEST_F(precise_engine, has_the_entry_of_each_kind_of_timer_where_that_belongs) {
+  std::int64_t delay = 10 * second;
+  for (const bool precise : {false, true}) {
+    SCOPED_TRACE(precise);
+    const std::int64_t slack = precise ? detail::precise_slack : 0;
+    const std::int64_t ahead = precise ? 100 * us : 0;
+    std::uint8_t policy = 0;
+    const auto next = [&] { return delay -= ms; };
+    const auto expect_entry = [&](const char* of) {
+      EXPECT_EQ(engine().next_when(0), now_ + delay - ahead) << of;
+    };
+    const auto expect_timer = [&](const char* of, timer_node* t) {
+      expect_entry(of);
+      EXPECT_EQ(detail::is_precise(*t), precise) << of;
+      detail::destroy_timer(*t);
+    };
+    expect_timer("timer", detail::start_channel_timer(timers(), next(), slack, {}));
+    expect_timer("timer", detail::start_channel_timer_at(timers(), now_ + next(), slack, {}));
+    expect_timer("function", detail::start_func_timer(
+                                 timers(), next(), [] {}, slack));
+    expect_timer("function", detail::start_func_timer_at(
+                                 timers(), now_ + next(), [] {}, slack));
+    {
+      const auto c = detail::after_channel(timers(), next(), slack, {});
+      expect_entry("after");
+    }
+    for (const auto missed : {missed_ticks::skip, missed_ticks::burst, missed_ticks::delay}) {
+      policy = static_cast<std::uint8_t>(missed);
+      if (precise) policy = static_cast<std::uint8_t>(policy | detail::precise_ticks);
+      expect_timer("ticker", detail::start_ticker(timers(), next(), policy, {}));
+      next();
+      expect_timer("grid", detail::start_ticker_at(timers(), now_ + delay, second, policy, {}));
+      const auto c = detail::tick_channel(timers(), next(), policy, {});
+      expect_entry("tick");
+    }
+    // A reset makes it what it says, and no other.
+    for (const bool before : {false, true}) {
+      const std::int64_t slack_before = before ? detail::precise_slack : 0;
+      for (timer_node* const t :
+           {detail::start_channel_timer(timers(), 20 * second, slack_before, {}),
+            detail::start_func_timer(
+                timers(), 20 * second, [] {}, slack_before)}) {
+        EXPECT_TRUE(detail::reset_timer_after(t, next(), slack));
+        expect_entry("reset");
+        EXPECT_EQ(detail::is_precise(*t), precise);
+        detail::set_precise(*t, before);
+        EXPECT_TRUE(detail::reset_timer_at(t, now_ + next(), slack));
+        expect_timer("reset_at", t);
+      }
+    }
+  }
+  const auto t = detail::start_ticker(timers(), 20 * second, 0, {});
+  EXPECT_TRUE(detail::reset_ticker(t, delay -= ms));
+  EXPECT_EQ(engine().next_when(0), now_ + delay);
+  EXPECT_THROW(detail::reset_ticker(t, 0), std::invalid_argument);
+  detail::destroy_timer(*t);
+}
+
 TEST_F(precise_engine, lets_a_precise_timer_come_up_early_and_fires_it_when_it_is_due) {
   const std::int64_t due = now_ + 10 * ms;
   timer_node& t = start_precise(10 * ms);
@@ -169,6 +228,22 @@ TEST(wake_up_lag, follows_the_95th_percentile) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 20'000; ++i) lag.record(static_cast<std::int64_t>(random() % (60 * us)));
   EXPECT_NEAR(static_cast<double>(lag.estimate()), 57e3, 10e3);
+}
+
+TEST(wake_up_lag, rises_by_nineteen_steps_and_falls_by_one) {
+  detail::wake_up_lag lag;
+  const std::int64_t first = lag.estimate();
+  EXPECT_EQ(first, 100 * us);
+  lag.record(first);
+  const std::int64_t step = first / 256 + 1;
+  EXPECT_EQ(lag.estimate(), first - step) << "it was not later than that";
+  const std::int64_t second = lag.estimate();
+  lag.record(second + 1);
+  EXPECT_EQ(lag.estimate(), second + 19 * (second / 256 + 1));
+  for (int i = 0; i < 10'000; ++i) lag.record(0);
+  EXPECT_EQ(lag.estimate(), 5 * us) << "no thread wakes faster";
+  for (int i = 0; i < 10'000; ++i) lag.record(second * second);
+  EXPECT_EQ(lag.estimate(), detail::wake_up_lag::most);
 }
 
 TEST(wake_up_lag, is_not_led_astray_by_one_late_wake_up_and_has_a_limit) {

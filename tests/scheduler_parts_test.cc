@@ -5,12 +5,20 @@
 // scheduler_test.cc, monitor_test.cc and stuck_test.cc.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include <sched/bit_set.h>
 #include <sched/global_queue.h>
 #include <sched/idle_set.h>
 #include <sched/job_list.h>
@@ -19,6 +27,8 @@
 #include <sched/progress_watch.h>
 #include <sched/spare_processors.h>
 #include <sched/stall_watch.h>
+#include <verge/clock.h>
+#include <verge/stall.h>
 
 namespace verge::detail {
 namespace {
@@ -102,6 +112,57 @@ TEST(global_queue, watches_one_at_a_time_until_it_is_taken) {
   EXPECT_FALSE(q.wants_watch_locked()) << "it is empty";
 }
 
+TEST(global_queue, counts_what_is_appended_like_what_is_pushed) {
+  std::array<runnable, 40> r{};
+  global_queue q;
+  ready_list list;
+  for (std::size_t i = 0; i < 15; ++i) list.push_back(r[i]);
+  q.append_locked(std::move(list));
+  EXPECT_FALSE(q.empty());
+  EXPECT_FALSE(q.wants_watch_locked());
+  q.push_fired_locked(r[20]);
+  EXPECT_FALSE(q.wants_watch_locked()) << "that is not measured";
+  q.push_locked(r[15]);
+  EXPECT_TRUE(q.wants_watch_locked());
+  q.watch_last_locked(3);
+  for (std::size_t i = 0; i < 16; ++i) {
+    q.pop_locked();
+    EXPECT_EQ(q.taken_since_locked(), 0) << i;
+  }
+  EXPECT_EQ(q.pop_locked(), &r[15]);
+  EXPECT_EQ(q.taken_since_locked(), 3);
+  EXPECT_EQ(q.taken_locked(), 17U);
+  EXPECT_TRUE(q.empty());
+}
+
+TEST(global_queue, shares_what_has_fired_too_and_counts_all_of_it_as_taken) {
+  std::array<runnable, 8> r{};
+  global_queue q;
+  run_queue local;
+  EXPECT_EQ(q.take_share_locked(local, 1), nullptr);
+  for (std::size_t i = 0; i < 4; ++i) q.push_locked(r[i]);
+  for (std::size_t i = 4; i < 8; ++i) q.push_fired_locked(r[i]);
+  EXPECT_EQ(q.take_share_locked(local, 3), &r[4]);
+  EXPECT_EQ(local.size(), 2U) << "a third of the seven that were left";
+  EXPECT_EQ(q.taken_locked(), 3U);
+  EXPECT_EQ(q.take_share_locked(local, 1), &r[7]);
+  EXPECT_EQ(local.size(), 6U) << "all of them";
+  EXPECT_TRUE(q.empty());
+  EXPECT_EQ(q.taken_locked(), 8U);
+  for (const std::size_t i : {5U, 6U, 0U, 1U, 2U, 3U}) EXPECT_EQ(local.take(), &r[i]);
+}
+
+TEST(global_queue, has_only_new_tasks_if_the_first_is_one_and_nothing_has_fired) {
+  std::array<runnable, 3> r{};
+  global_queue q;
+  EXPECT_TRUE(q.only_new_tasks_locked()) << "there is nothing else";
+  q.push_fired_locked(r[0]);
+  EXPECT_FALSE(q.only_new_tasks_locked());
+  q.pop_locked();
+  q.push_locked(r[1]);
+  EXPECT_FALSE(q.only_new_tasks_locked()) << "it is not one that was spawned";
+}
+
 // ---- What is idle
 
 class an_idle_set : public testing::Test {
@@ -144,6 +205,101 @@ TEST_F(an_idle_set, counts_the_workers_that_spin_and_how_often_one_has_stopped) 
   EXPECT_TRUE(idle_.stop_spinning(w)) << "it was the last";
   EXPECT_EQ(idle_.spinning(), 0U);
   EXPECT_EQ(idle_.stops(), before + 2);
+}
+
+TEST_F(an_idle_set, gives_the_worker_that_was_parked_last_and_sends_all_of_them_home) {
+  worker one(reinterpret_cast<live_scheduler&>(all_));    // NOLINT: it is not used
+  worker two(reinterpret_cast<live_scheduler&>(all_));    // NOLINT
+  worker three(reinterpret_cast<live_scheduler&>(all_));  // NOLINT
+  EXPECT_EQ(idle_.unpark_locked(), nullptr);
+  for (worker* w : {&one, &two, &three}) {
+    w->given = &all_[0];
+    idle_.park_locked(*w);
+    EXPECT_EQ(w->given, nullptr) << "it has yet to be given one";
+  }
+  EXPECT_EQ(idle_.unpark_locked(), &three);
+  idle_.dismiss_workers_locked();
+  EXPECT_EQ(idle_.unpark_locked(), nullptr);
+  for (worker* w : {&one, &two}) EXPECT_TRUE(w->parked.wait_until(1)) << "it was woken";
+  EXPECT_FALSE(three.parked.wait_until(1));
+}
+
+TEST_F(an_idle_set, counts_the_worker_that_the_monitor_starts_and_each_that_was_not_started) {
+  using enum idle_set::wakeup;
+  idle_.add_locked(all_[0]);
+  EXPECT_EQ(idle_.claim_wakeup(), claimed);
+  idle_.claim_another();
+  EXPECT_EQ(idle_.spinning(), 2U);
+  const std::uint32_t before = idle_.stops();
+  idle_.unclaim_wakeup();
+  EXPECT_EQ(idle_.spinning(), 1U);
+  EXPECT_EQ(idle_.stops(), before + 1) << "the monitor sees that something has moved";
+  EXPECT_EQ(idle_.claim_wakeup(), coming);
+  worker w(reinterpret_cast<live_scheduler&>(all_));  // NOLINT: it is not used
+  w.spinning = true;
+  EXPECT_TRUE(idle_.stop_spinning(w));
+  EXPECT_FALSE(w.spinning);
+  idle_.start_spinning(w);
+  EXPECT_TRUE(w.spinning);
+}
+
+// ---- Sets of numbers, and of processors
+
+TEST(bit_set, has_each_number_and_finds_the_lowest) {
+  constexpr std::size_t n = 192;
+  bit_set<n> set;
+  EXPECT_EQ(set.first(), n);
+  EXPECT_TRUE(set.none());
+  EXPECT_FALSE(set.any());
+  for (std::size_t i = n; i-- > 0;) {
+    set.set(i);
+    EXPECT_EQ(set.first(), i);
+    EXPECT_TRUE(set.test(i));
+    EXPECT_TRUE(set.any());
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    EXPECT_EQ(set.first(), i);
+    set.reset(i);
+    EXPECT_FALSE(set.test(i));
+  }
+  EXPECT_TRUE(set.none());
+  for (const bool in : {true, true, false, false, true}) {
+    set.set(64, in);
+    EXPECT_EQ(set.test(64), in);
+    EXPECT_FALSE(set.test(0));
+    EXPECT_FALSE(set.test(128));
+  }
+}
+
+TEST(processor_set, makes_those_that_are_missing_and_calls_for_spare_ones_too) {
+  EXPECT_THROW(processor_set{0}, std::invalid_argument);
+  EXPECT_THROW(processor_set{processor_set::max_processors + 1}, std::invalid_argument);
+  EXPECT_NO_THROW(processor_set{processor_set::max_processors});
+  processor_set all{1};
+  all.make_up_to(2);
+  const processor* const first = &all[0];
+  all.make_up_to(4);
+  all.make_up_to(3);
+  EXPECT_EQ(all.made(), 4U);
+  EXPECT_EQ(&all[0], first) << "it stays where it is";
+  EXPECT_EQ(all.in_use(), 1U);
+  all.use_locked(4);
+  EXPECT_EQ(all.in_use(), 4U);
+  processor& spare = all.make_spare_locked();
+  EXPECT_EQ(&all.spare(0), &spare);
+  processor& next = all.make_spare_locked();
+  EXPECT_EQ(&all.spare(1), &next);
+  std::vector<unsigned> ids;
+  all.for_each([&](const processor& p) {
+    ids.push_back(p.id);
+    EXPECT_EQ(processor_set::is_spare(p), ids.size() > 4);
+    EXPECT_EQ(p.retired, ids.size() <= 4) << "until it is taken into use";
+  });
+  constexpr unsigned many = processor_set::max_processors;
+  EXPECT_EQ(ids, (std::vector<unsigned>{0, 1, 2, 3, many, many + 1}));
+  EXPECT_FALSE(all.any_retires());
+  all[3].retiring = true;
+  EXPECT_TRUE(all.any_retires());
 }
 
 // ---- The turn to poll
@@ -262,6 +418,76 @@ TEST(spare_processors, come_up_one_at_a_time) {
   EXPECT_EQ(spares.used(), 1U);
 }
 
+TEST(spare_processors, rest_with_the_lowest_number_first_and_are_no_more_than_there_may_be) {
+  processor_set all{1};
+  spare_processors spares;
+  EXPECT_EQ(spares.limit_locked(), processor_set::max_spares);
+  spares.limit_to_locked(processor_set::max_spares + 1);
+  EXPECT_EQ(spares.limit_locked(), processor_set::max_spares);
+  spares.limit_to_locked(2);
+  EXPECT_FALSE(spares.any_at_work_locked(all));
+  processor& first = *spares.take_locked(all);
+  processor& second = *spares.take_locked(all);
+  EXPECT_TRUE(spares.any_at_work_locked(all));
+  spares.put_locked(second);
+  EXPECT_TRUE(spares.any_at_work_locked(all));
+  EXPECT_TRUE(spares.at_rest_locked().test(1));
+  spares.put_locked(first);
+  EXPECT_FALSE(spares.any_at_work_locked(all));
+  EXPECT_EQ(spares.for_tasks_locked(), 0U) << "neither could begin tasks";
+  EXPECT_EQ(spares.take_locked(all), &first);
+  EXPECT_EQ(spares.take_locked(all), &second);
+  spares.let_begin_tasks_locked(second);
+  EXPECT_TRUE(second.begins_tasks);
+  spares.put_locked(second);
+  EXPECT_FALSE(second.begins_tasks);
+}
+
+TEST(spare_processors, answer_once_for_what_was_left_behind) {
+  spare_processors spares;
+  EXPECT_FALSE(spares.answer_left_behind());
+  spares.report_left_behind();
+  spares.report_left_behind();
+  EXPECT_TRUE(spares.answer_left_behind());
+  EXPECT_FALSE(spares.answer_left_behind());
+}
+
+/// Those that compute become more ever more slowly: after the n-th the next waits 10 ms * 2^n.
+TEST(spare_processors, that_compute_become_more_twice_as_slowly_each_time) {
+  processor_set all{1};
+  spare_processors spares;
+  progress_watch seen;
+  const auto is_short = [&](std::int64_t now) {
+    return spares.processor_time_is_short(all, spares.at_rest_locked(), seen, now);
+  };
+  constexpr std::int64_t begin = 1'000'000 * ms;
+  seen.look(all, begin);
+  EXPECT_FALSE(is_short(begin)) << "there are none";
+  std::int64_t now = begin;
+  for (int n = 1; n <= 18; ++n) {
+    SCOPED_TRACE(n);
+    processor& p = *spares.take_locked(all);
+    p.thread = ::gettid();  // which computes
+    seen.look(all, now);
+    const std::int64_t wait = 10 * ms << std::min(n, 16);
+    EXPECT_TRUE(is_short(now));
+    EXPECT_TRUE(is_short(now + wait - 1));
+    EXPECT_FALSE(is_short(now + wait));
+    now += wait;
+  }
+  // One that moves, or rests, or blocks does not count.
+  for (unsigned i = 0; i < 18; ++i) all.spare(i).count_look();
+  seen.look(all, now);
+  EXPECT_FALSE(is_short(now));
+  seen.look(all, now);
+  EXPECT_TRUE(is_short(now)) << "they are more again";
+  for (unsigned i = 1; i < 18; ++i) spares.put_locked(all.spare(i));
+  EXPECT_TRUE(is_short(now + 20 * ms - 1)) << "one is left";
+  EXPECT_FALSE(is_short(now + 20 * ms));
+  all.spare(0).thread = std::numeric_limits<pid_t>::max();
+  EXPECT_FALSE(is_short(now)) << "it does not compute";
+}
+
 // ---- Stalls
 
 class stalls : public testing::Test {
@@ -334,6 +560,47 @@ TEST_F(stalls, are_reported_once_a_second_with_the_number_of_those_that_were_not
   look(1300 * ms);
   EXPECT_EQ(reported_, (std::vector<std::uint64_t>{1, 1}));
   EXPECT_EQ(watch_.recent().size(), 2U);
+}
+
+TEST_F(stalls, are_remembered_up_to_a_number_and_the_oldest_is_forgotten) {
+  std::int64_t now = 2000 * ms;
+  std::size_t most = 0;
+  for (int i = 0; i < 100; ++i) {
+    next_turn(one_);
+    look(now);
+    look(now + 10 * ms);
+    look(now + 200 * ms);
+    most = std::max(most, watch_.recent().size());
+    now += 2000 * ms;
+  }
+  EXPECT_EQ(watch_.count(), 100U);
+  ASSERT_EQ(reported_.size(), 100U);
+  EXPECT_EQ(watch_.recent().size(), most);
+  EXPECT_GT(most, 1U);
+  EXPECT_LT(most, 100U);
+  const stall& last = watch_.recent().back();
+  EXPECT_EQ(last.since, clock::time_point(std::chrono::nanoseconds(now - 2000 * ms)));
+  EXPECT_EQ(last.lasted, std::chrono::milliseconds(200));
+  EXPECT_EQ(last.thread, std::numeric_limits<pid_t>::max());
+  EXPECT_EQ(last.what, "?");
+  EXPECT_EQ(watch_.recent().front().since, last.since - (most - 1) * std::chrono::seconds(2));
+}
+
+TEST(a_stall, is_written_with_what_is_known_of_it) {
+  stall s;
+  s.what = "work";
+  s.place = "work";
+  s.thread = 7;
+  const std::string without = to_string(s);
+  EXPECT_EQ(without.find('('), std::string::npos) << without;
+  EXPECT_EQ(without.find("not reported"), std::string::npos) << without;
+  s.place = "place";
+  s.unreported = 3;
+  s.backtrace = {reinterpret_cast<const void*>(1), reinterpret_cast<const void*>(2)};
+  const std::string all = to_string(s);
+  EXPECT_NE(all.find("work (place)"), std::string::npos) << all;
+  EXPECT_NE(all.find(": 0x1 < 0x2"), std::string::npos) << all;
+  EXPECT_TRUE(all.ends_with("; stalls that were not reported since the last: 3")) << all;
 }
 
 // ---- Jobs
