@@ -10,12 +10,17 @@
 #include <verge/chan.h>
 #include <verge/time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sched/waiting_threads.h>
 
 namespace {
 
@@ -105,8 +110,24 @@ TEST(dump, lists_threads_that_wait_and_callbacks_that_do) {
   EXPECT_TRUE(verge::test::eventually([&] { return threads(": waits for ") == 0; })) << dump(rt);
 }
 
-class dump_of_engine : public testing::TestWithParam<verge::engine> {};
+/// All are on the list of this thread, of which so many are taken.
+TEST(threads_that_wait, are_no_more_than_there_is_room_for) {
+  std::vector<std::unique_ptr<verge::detail::waiting_thread_record>> all;
+  for (int i = 1; i <= 70; ++i) {
+    all.push_back(std::make_unique<verge::detail::waiting_thread_record>("test", nullptr));
+    const std::size_t found = verge::detail::waiting_threads(1000).size();
+    EXPECT_EQ(found, static_cast<std::size_t>(std::min(i, 64)));
+  }
+  EXPECT_EQ(verge::detail::waiting_threads(5).size(), 5U);
+  all.erase(all.begin() + 1, all.end() - 1);  // from the middle
+  EXPECT_EQ(verge::detail::waiting_threads(1000).size(), 2U);
+  all.pop_back();
+  EXPECT_EQ(verge::detail::waiting_threads(1000).size(), 1U);
+  all.clear();
+  EXPECT_EQ(verge::detail::waiting_threads(1000).size(), 0U);
+}
 
+class dump_of_engine : public testing::TestWithParam<verge::engine> {};
 TEST_P(dump_of_engine, lists_its_next_timers) {
   verge::runtime rt({.processors = 2, .engine = GetParam()});
   std::vector<verge::timer> timers;

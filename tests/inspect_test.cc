@@ -126,7 +126,21 @@ TEST(inspector, tells_what_is_pending_by_time_and_by_label) {
   EXPECT_EQ(s["processors"].array.size(), 2);
 }
 
-/// Of what ran, one turn in some is looked at: all of these are of one name.
+TEST(inspector, tells_how_often_timers_of_a_label_have_fired) {
+  verge::runtime rt({.processors = 1});
+  const verge::inspector page(rt, anywhere());
+  constexpr int times = 7;
+  verge::chan<int> done(times);
+  for (int i = 0; i < times; ++i) {
+    verge::after_func(rt, 1us, [done] { done.try_send(1); }, {.label = "fires"}).detach();
+  }
+  for (int i = 0; i < times; ++i) done.recv();
+  const json labels = stats(page)["labels"];
+  double fired = 0;
+  for (const json& l : labels.array) fired += l["name"].text == "fires" ? l["fired"].number : 0;
+  EXPECT_EQ(fired, times);
+}
+
 /// Each in the middle between two powers of two, so that it stays there while the test runs.
 TEST(inspector, has_a_row_for_each_power_of_two) {
   verge::runtime rt({.processors = 1});
@@ -151,9 +165,17 @@ TEST(inspector, has_a_row_for_each_power_of_two) {
     EXPECT_EQ(due["counts"].array[i].number, i + first == 60 ? 2 : one ? 1 : 0) << i;
   }
   EXPECT_EQ(due["overdue"].number, 0);
+  const json labels = stats(page)["labels"];
+  ASSERT_EQ(labels.array.size(), 2U);
+  for (const json& l : labels.array) {
+    EXPECT_EQ(l["share_of_turns"].number, 0) << "nothing has run";
+    EXPECT_EQ(l["share_of_time"].number, 0);
+    EXPECT_EQ(l["fired"].number, 0);
+  }
   EXPECT_EQ(due["sampled"].number, static_cast<double>(timers.size()));
 }
 
+/// Of what ran, one turn in some is looked at: all of these are of one name.
 TEST(inspector, gives_shares_of_time_that_add_up_to_one) {
   verge::runtime rt({.processors = 1});
   const verge::inspector page(rt, anywhere());
@@ -491,6 +513,13 @@ TEST(inspect_request, is_read_strictly) {
   EXPECT_EQ(status("GET /\x7f HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
   EXPECT_EQ(status("GET /~ HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
   EXPECT_EQ(status("GET / HTTP/1.1\nHost: a\n\n"), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nword\r\n\r\n"), 400) << "no colon";
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\n: value\r\n\r\n"), 400) << "no name";
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nX: \x1f\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nX: \x7f\r\n\r\n"), 400);
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nX: \t ~\r\n\r\n"), 200);
+  EXPECT_EQ(status("GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+  EXPECT_EQ(status("PUT / HTTP/1.1\r\nHost: a\r\n\r\n"), 405);
   EXPECT_EQ(status(""), 400);
   const auto r =
       parse_inspect_request("GET /x?a=1&ab=2 HTTP/1.1\r\nHOST: LocalHost:8\r\n\r\n").request;

@@ -217,6 +217,20 @@ TEST_F(net, what_is_assigned_to_removes_its_own_path_and_gets_the_others) {
   EXPECT_FALSE(first.exists());
 }
 
+TEST_F(net, a_datagram_that_waits_for_room_ends_with_the_deadline_or_the_socket) {
+  as_default here(rt);
+  auto [from, to] = unix_datagram::pair().or_throw();
+  from.set_write_deadline(clock::now() + std::chrono::milliseconds(20));
+  io_result last;
+  for (int i = 0; i < 100'000 && !last.error; ++i) last = from.send("x").wait();
+  EXPECT_EQ(last.error, net_errc::deadline_exceeded);
+  from.set_write_deadline(no_deadline);
+  auto waits = rt.spawn([&of = from]() -> task<io_result> { co_return co_await of.send("x"); });
+  EXPECT_TRUE(eventually([&] { return rt.stats().tasks_waiting == 1; }));
+  from.close();
+  EXPECT_EQ(waits.join().error, net_errc::closed);
+}
+
 TEST_F(net, unix_sockets_have_abstract_names_pairs_and_datagrams) {
   rt.run([]() -> task<> {
     const auto name = endpoint::path("@verge_net_test_" + std::to_string(getpid())).or_throw();

@@ -143,6 +143,18 @@ TEST_F(retry_test, tries_again_for_an_error_in_the_result) {
   EXPECT_EQ(sim.run(retry(background(), policy, f)).error, net_errc::timed_out);
 }
 
+TEST_F(retry_test, throws_what_the_last_attempt_has_thrown_though_others_had_results) {
+  const auto f = [&]() -> task<io_result> {
+    at.push_back(passed());
+    if (at.size() == 2) throw std::runtime_error("thrown");
+    co_return io_result{.bytes = 0, .error = net_errc::timed_out};
+  };
+  retry_policy policy = exact;
+  policy.attempts = 2;
+  EXPECT_THROW(static_cast<void>(sim.run(retry(background(), policy, f))), std::runtime_error);
+  EXPECT_EQ(at.size(), 2U);
+}
+
 TEST_F(retry_test, asks_whether_to_try_again) {
   std::vector<unsigned> asked;
   const auto again = [&](const retry_failure& f) {
@@ -205,6 +217,10 @@ TEST_F(retry_test, an_attempts_own_deadline_is_a_failure) {
     co_return 8;
   };
   EXPECT_EQ(sim.run(retry(background(), exact, by_context)), 8);
+  at.clear();
+  retry_policy once = exact;
+  once.attempts = 1;
+  EXPECT_THROW(sim.run(retry(background(), once, by_context)), context_error);
 }
 
 TEST_F(retry_test, a_cancelled_task_is_not_tried_again) {

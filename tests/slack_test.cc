@@ -168,6 +168,27 @@ TEST_P(slack, is_given_to_a_sleep_until_a_time_and_for_a_while) {
   }
 }
 
+TEST(slack, of_a_sleep_is_given_once) {
+  simulation sim;
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 2'000; ++i) {
+    const std::chrono::nanoseconds length(1'000 + random() % 1'000'000'000);
+    const std::chrono::nanoseconds late(1 + random() % 1'000'000);
+    for (const bool until : {false, true}) {
+      const auto begin = sim.now();
+      sim.run([&]() -> task<> {
+        if (until) {
+          co_await sleep_until(begin + length, {.slack = late});
+        } else {
+          co_await sleep(length, {.slack = late});
+        }
+      });
+      ASSERT_GE(sim.now() - begin, length);
+      ASSERT_LE(sim.now() - begin, length + late) << "until: " << until;
+    }
+  }
+}
+
 TEST_P(slack, is_removed_by_a_reset_without_slack) {
   simulation sim({.engine = GetParam().engine});
   const auto begin = sim.now();

@@ -194,7 +194,10 @@ TEST(a_ready_list, is_empty_after_it_was_moved) {
   a = std::move(b);
   EXPECT_EQ(a.size(), 1U);
   EXPECT_EQ(b.size(), 0U);  // NOLINT(bugprone-use-after-move)
+  detail::runnable next;
+  a.push_back(next);
   EXPECT_EQ(a.pop_front(), &r);
+  EXPECT_EQ(a.pop_front(), &next) << "it was put behind the other";
   EXPECT_EQ(a.size(), 0U);
 }
 
@@ -351,6 +354,34 @@ TEST(a_thread_that_waits, sleeps_every_64th_time) {
   const int before = sleeps;
   for (int i = 0; i < 64; ++i) detail::yield_or_sleep();
   EXPECT_EQ(sleeps, before + 1);
+}
+
+/// How many bytes of address space this process has.
+std::size_t address_space() {
+  std::array<char, 64> text{};
+  const int fd = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  EXPECT_GT(::read(fd, text.data(), text.size() - 1), 0);
+  ::close(fd);
+  return std::strtoull(text.data(), nullptr, 10) * static_cast<std::size_t>(::getpagesize());
+}
+
+TEST(pages, take_no_more_address_space_than_was_asked_for) {
+  auto& pages = detail::system_pages();
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  for (const std::size_t alignment : {std::size_t{4096}, 2 * mib, 8 * mib}) {
+    std::array<void*, 5> all{};
+    const std::size_t before = address_space();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i] = pages.map(mib, alignment);
+      ASSERT_NE(all[i], nullptr);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(all[i]) % alignment, 0U);
+      EXPECT_EQ(address_space(), before + (i + 1) * mib) << "what is cut off is returned";
+      *static_cast<char*>(all[i]) = 1;
+      static_cast<char*>(all[i])[mib - 1] = 1;
+    }
+    for (void* const p : all) pages.unmap(p, mib);
+    EXPECT_EQ(address_space(), before);
+  }
 }
 
 TEST(pages, that_the_system_does_not_have_are_refused) {

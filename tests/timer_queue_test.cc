@@ -84,6 +84,20 @@ TEST(timer_queue, does_not_take_an_old_name_for_a_new_timer) {
   EXPECT_TRUE(q.stop(next));
 }
 
+TEST(timer_queue, has_no_timer_with_a_number_that_it_never_had) {
+  queue q;
+  queue others;
+  constexpr std::size_t many = 2'000;
+  for (std::size_t i = 0; i < many; ++i) {
+    const auto next = others.start(at(10s), [] {});
+    EXPECT_FALSE(q.pending(next)) << i;
+    EXPECT_FALSE(q.stop(next)) << i;
+    EXPECT_FALSE(q.reset(next, at(20s))) << i;
+    q.start(at(10s), [] {});
+  }
+  EXPECT_EQ(q.size(), many);
+}
+
 TEST(timer_queue, resets_to_later_and_to_earlier) {
   queue q;
   std::vector<int> fired;

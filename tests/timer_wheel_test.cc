@@ -201,6 +201,34 @@ struct no_chunks_left {
   static void free(void*) noexcept { ADD_FAILURE() << "there is none"; }
 };
 
+TEST(timer_wheel, gives_no_more_than_it_is_asked_for_and_the_rest_of_a_chunk) {
+  constexpr std::size_t slots = 20;
+  constexpr std::size_t in_each = 3;
+  for (std::size_t about = 0; about <= slots * in_each + 1; ++about) {
+    wheel_type from(chunks{}, 0);
+    wheel_type to(chunks{}, 0);
+    std::uint32_t id = 1;
+    for (std::size_t i = 0; i < slots; ++i) {
+      for (std::size_t n = 0; n < in_each; ++n) {
+        from.reserve();
+        from.insert(static_cast<std::int64_t>(i + 2) << 36, id++, 0);
+      }
+    }
+    to.reserve();
+    EXPECT_TRUE(from.give(to, about));
+    EXPECT_EQ(from.size() + to.size(), slots * in_each);
+    EXPECT_GE(to.size(), std::min(about, slots * in_each));
+    EXPECT_LE(to.size(), about == 0 ? 0 : about + 31) << "a chunk has no more";
+    if (about + 40 < slots * in_each) {
+      EXPECT_LT(to.size(), slots * in_each) << about;
+    }
+    EXPECT_EQ(from.describe_violation(), "");
+    EXPECT_EQ(to.describe_violation(), "");
+    from.clear([](std::uint32_t, std::uint32_t) {});
+    to.clear([](std::uint32_t, std::uint32_t) {});
+  }
+}
+
 TEST(timer_wheel, has_no_more_memory_after_it_got_none) {
   timer_wheel<no_chunks_left> w(no_chunks_left{});
   const std::size_t before = w.bytes();
