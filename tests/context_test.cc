@@ -132,6 +132,20 @@ TEST(canceller, keeps_the_context_when_it_is_detached) {
   EXPECT_EQ(ctx.err(), context_errc::deadline_exceeded);
 }
 
+TEST(context, with_the_shortest_timeout_is_not_done_before_that_is_over) {
+  simulation sim;
+  auto [now, cancel_now] = with_timeout(background(), 0ns);
+  auto [past, cancel_past] = with_timeout(background(), -1ns);
+  auto [soon, cancel_soon] = with_timeout(background(), 1ns);
+  auto [next, cancel_next] = with_timeout(background(), 2ns);
+  EXPECT_EQ(now.err(), context_errc::deadline_exceeded);
+  EXPECT_EQ(past.err(), context_errc::deadline_exceeded);
+  EXPECT_FALSE(soon.err());
+  sim.run_for(1ns);
+  EXPECT_EQ(soon.err(), context_errc::deadline_exceeded);
+  EXPECT_FALSE(next.err());
+}
+
 TEST(context, is_cancelled_when_its_last_copy_is_destroyed) {
   simulation sim;
   cancellable made = with_timeout(background(), 1h);

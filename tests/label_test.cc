@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <support/patience.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -455,6 +456,20 @@ TEST(code, has_the_same_name_where_it_is_found_with_the_dynamic_linkers_lock) {
             verge::detail::name_of_code(info.dli_fbase));
   EXPECT_EQ(verge::detail::name_of_code_by_lock(nullptr), "0x0");
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which count otherwise
+TEST(code, whose_name_was_asked_for_long_ago_takes_no_memory) {
+  const auto look_up = [](std::uintptr_t from, std::uintptr_t n) {
+    for (std::uintptr_t i = from; i < from + n; ++i) {
+      verge::detail::name_of_code(reinterpret_cast<const void*>(i));  // NOLINT: it is not used
+    }
+  };
+  look_up(1, 9'000);
+  const std::size_t before = ::mallinfo2().uordblks;
+  look_up(10'000, 50'000);
+  EXPECT_LT(::mallinfo2().uordblks, before + (std::size_t{1} << 20)) << "bytes";
+}
+#endif
 
 /// Which may be relative to where it was started, or what its caller wanted.
 TEST(code, of_a_program_has_its_name_whatever_the_program_is_called) {

@@ -3,6 +3,7 @@
 // Connections: errors, concurrent waits, and limits.
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -36,6 +37,9 @@ std::atomic<int> failing_accepts{0};
 std::atomic<int> failing_with{0};
 /// Of a socket that is connected getpeername() says this once.
 std::atomic<int> no_peer_yet{0};
+/// The system refuses to watch a descriptor, or to tell its address, with this error, once.
+std::atomic<int> not_watched{0};
+std::atomic<int> no_name{0};
 /// Connecting takes longer than the call: as it does to another machine.
 std::atomic<bool> connects_later{false};
 
@@ -64,6 +68,24 @@ int getpeername(int fd, sockaddr* at, socklen_t* size) noexcept {
     return -1;
   }
   return VERGE_ORIGINAL(getpeername)(fd, at, size);
+}
+
+int epoll_ctl(int epoll, int what, int fd, epoll_event* event) noexcept {
+  if (what == EPOLL_CTL_ADD) {
+    if (const int error = not_watched.exchange(0); error != 0) {
+      errno = error;
+      return -1;
+    }
+  }
+  return VERGE_ORIGINAL(epoll_ctl)(epoll, what, fd, event);
+}
+
+int getsockname(int fd, sockaddr* at, socklen_t* size) noexcept {
+  if (const int error = no_name.exchange(0); error != 0) {
+    errno = error;
+    return -1;
+  }
+  return VERGE_ORIGINAL(getsockname)(fd, at, size);
 }
 
 int connect(int fd, const sockaddr* to, socklen_t size) {
@@ -420,6 +442,34 @@ TEST_F(net, connecting_goes_on_while_the_socket_has_no_peer_and_ends_with_anothe
   EXPECT_EQ(tcp_conn::connect(at, 20ms).wait().error, net_errc::deadline_exceeded);
   EXPECT_EQ(no_peer_yet, 0);
   connects_later = false;
+}
+
+TEST_F(net, what_the_system_does_not_watch_or_name_is_an_error_code) {
+  as_default here(rt);
+  auto listener = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  const endpoint at = listener.local().or_throw();
+  for (const bool later : {false, true}) {
+    connects_later = later;
+    not_watched = ENOSPC;
+    EXPECT_EQ(tcp_conn::connect(at).wait().error, std::errc::no_space_on_device);
+    not_watched = ENOSPC;
+    EXPECT_EQ(tcp_conn::connect(at, 60s).wait().error, std::errc::no_space_on_device);
+  }
+  connects_later = false;
+  not_watched = ENOSPC;
+  EXPECT_EQ(tcp_listener::listen(endpoint::loopback(0)).error, std::errc::no_space_on_device);
+  not_watched = ENOSPC;
+  EXPECT_EQ(udp_socket::bind(endpoint::loopback(0)).error, std::errc::no_space_on_device);
+  no_name = ENOBUFS;
+  EXPECT_EQ(listener.local().error, std::errc::no_buffer_space);
+
+  const int number = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::listen(number, 4), 0);
+  no_name = ENOBUFS;
+  EXPECT_EQ(tcp_listener::adopt(number).error, std::errc::no_buffer_space);
+  not_watched = ENOSPC;
+  EXPECT_EQ(tcp_listener::adopt(number).error, std::errc::no_space_on_device);
+  EXPECT_EQ(::close(number), 0) << "the caller has kept it";
 }
 
 TEST_F(net, a_limit_on_connecting_ends_when_the_connection_is_there) {

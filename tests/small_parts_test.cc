@@ -356,6 +356,8 @@ TEST(a_thread_that_waits, sleeps_every_64th_time) {
   EXPECT_EQ(sleeps, before + 1);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which take some as well
+
 /// How many bytes of address space this process has.
 std::size_t address_space() {
   std::array<char, 64> text{};
@@ -383,6 +385,8 @@ TEST(pages, take_no_more_address_space_than_was_asked_for) {
     EXPECT_EQ(address_space(), before);
   }
 }
+
+#endif
 
 TEST(pages, that_the_system_does_not_have_are_refused) {
   EXPECT_EQ(detail::system_pages().map(std::size_t{1} << 60, 4096), nullptr);
@@ -534,6 +538,8 @@ TEST(a_visit, by_another_thread_is_waited_for) {
 
 // ---- A signal that asks a thread what it does, in a program that uses this signal itself
 
+#if !defined(__SANITIZE_THREAD__)  // which delays signals
+
 volatile std::sig_atomic_t handled = 0;
 const void* handled_for = nullptr;
 void handle(int) { handled = 1; }
@@ -639,6 +645,8 @@ TEST(a_thread_that_is_asked, and_has_ended_leaves_no_question) {
     return thread_probe::ask(::gettid()) && thread_probe::take(answer);
   }));
 }
+
+#endif
 
 TEST(lateness, of_more_than_the_last_bucket_is_for_counts_there) {
   using verge::lateness_histogram;
