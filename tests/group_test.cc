@@ -318,6 +318,20 @@ TEST_F(task_group_test, tasks_that_have_ended_take_no_memory_if_they_have_no_res
   go(g.all()).join();
 }
 
+TEST_F(task_group_test, tasks_that_have_not_ended_stay_members_while_others_come_and_go) {
+  task_group<> g;
+  const auto waits = [&]() -> task<> { static_cast<void>(co_await after_delay(1h, 1, &running)); };
+  for (int i = 0; i < 10; ++i) {
+    g.go(waits);
+    g.go([] {});
+    sim.run_for(1ms);
+  }
+  EXPECT_EQ(running, 10);
+  g.cancel();
+  sim.run_for(1ms);
+  EXPECT_EQ(running, 0) << "each was told";
+}
+
 TEST_F(task_group_test, results_need_not_be_copyable_or_default_constructible) {
   struct only_moved {
     explicit only_moved(int n) : p(std::make_unique<int>(n)) {}

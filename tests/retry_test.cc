@@ -88,6 +88,16 @@ TEST(backoff, does_not_overflow) {
               ElementsAre(0ns, 0ns));
 }
 
+TEST(backoff, has_the_pauses_that_are_documented_unless_told_otherwise) {
+  const retry_policy usual;
+  EXPECT_EQ(usual.first, 100ms);
+  EXPECT_EQ(backoff(usual).failures(), 0U);
+  retry_policy at_once{.first = 0ns, .longest = 0ns, .factor = 1, .jitter = 0, .attempts = 3};
+  EXPECT_THAT(pauses_of(at_once, 3), ElementsAre(0ns, 0ns, std::nullopt));
+  at_once.jitter = 1;
+  EXPECT_NO_THROW(backoff{at_once});
+}
+
 TEST(backoff, refuses_a_policy_without_sense) {
   const auto refused = [](retry_policy p) { EXPECT_THROW(backoff{p}, std::invalid_argument); };
   refused({.first = -1ns});
