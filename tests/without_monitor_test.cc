@@ -290,13 +290,14 @@ class stale_engine : public fake_engine {
   }
   void look_ahead(unsigned p, std::int64_t until) noexcept override {
     EXPECT_EQ(p, 0U);
-    EXPECT_GT(until, detail::true_now());
-    EXPECT_LE(until, detail::true_now() + 4 * ms);
-    set(0, later);
+    EXPECT_GE(until, begin + 4 * ms);
+    EXPECT_LE(until, detail::true_now() + 5 * ms);
+    set(0, begin + later);
     seems_due_in = 0;
   }
+  static constexpr std::int64_t later = 3'600'000 * ms;
   std::atomic<std::int64_t> seems_due_in{0};
-  std::int64_t later{detail::true_now() + 3'600'000 * ms};
+  const std::int64_t begin{detail::true_now()};
 };
 
 TEST(a_worker, looks_ahead_before_it_sleeps_for_a_moment) {
@@ -305,7 +306,8 @@ TEST(a_worker, looks_ahead_before_it_sleeps_for_a_moment) {
   ASSERT_TRUE(eventually_idle(s));
   fake.engine().seems_due_in = ms;
   s.wake_net_poller(detail::true_now());
-  EXPECT_TRUE(eventually([&] { return s.polls_until() == fake.engine().later; }));
+  EXPECT_TRUE(
+      eventually([&] { return s.polls_until() == fake.engine().begin + stale_engine::later; }));
 }
 
 TEST(a_worker, does_not_look_ahead_before_it_sleeps_for_longer) {
@@ -313,10 +315,11 @@ TEST(a_worker, does_not_look_ahead_before_it_sleeps_for_longer) {
   clockwork_on<stale_engine> fake(1);
   detail::live_scheduler& s = fake.scheduler();
   ASSERT_TRUE(eventually_idle(s));
-  fake.engine().seems_due_in = 50 * ms;
+  fake.engine().seems_due_in = 90 * ms;
   s.wake_net_poller(detail::true_now());
   EXPECT_TRUE(eventually([&] {
-    return s.polls_until() > detail::true_now() && s.polls_until() < fake.engine().later;
+    return s.polls_until() > fake.engine().begin + 90 * ms &&
+           s.polls_until() < fake.engine().begin + stale_engine::later;
   }));
   EXPECT_NE(fake.engine().seems_due_in, 0);
 }
