@@ -591,7 +591,7 @@ TEST(a_signal_that_was_not_sent_to_ask_a_thread, is_for_the_handler_that_was_the
   }
 }
 
-TEST(a_signal_that_comes_too_late, is_for_nobody) {
+TEST(a_signal_that_comes_too_late, is_for_no_thread) {
   EXPECT_TRUE(holds_in_a_child([] {
     if (!installs_over(&handle)) return false;
     // As one does that was asked, and answers when the asker has given up.
@@ -639,8 +639,8 @@ TEST(a_thread_that_is_asked, and_has_ended_leaves_no_question) {
     using detail::thread_probe;
     if (!thread_probe::install()) return false;
     thread_probe::listen();
-    constexpr pid_t nobody = 0x3fffffff;
-    if (thread_probe::ask(nobody) || thread_probe::ask(nobody)) return false;
+    constexpr pid_t no_thread = 0x3fffffff;
+    if (thread_probe::ask(no_thread) || thread_probe::ask(no_thread)) return false;
     thread_probe::answer answer;
     return thread_probe::ask(::gettid()) && thread_probe::take(answer);
   }));
