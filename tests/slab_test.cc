@@ -134,6 +134,9 @@ TEST(slab, a_reference_to_nothing_is_not_valid) {
   EXPECT_FALSE(slab<node>::is_valid({}));
   slab<node> nodes;
   EXPECT_EQ(nodes.find({}), nullptr);
+  const slab_id none;
+  EXPECT_EQ(nodes.id(nodes.allocate()).index, none.index) << "the first";
+  EXPECT_EQ(nodes.find(none), nullptr);
 }
 
 TEST(slab, any_numbers_may_be_looked_up) {

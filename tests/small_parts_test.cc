@@ -591,7 +591,7 @@ TEST(a_signal_that_was_not_sent_to_ask_a_thread, is_for_the_handler_that_was_the
   }
 }
 
-TEST(a_signal_that_comes_too_late, is_for_no_thread) {
+TEST(a_signal_that_comes_too_late, is_ignored) {
   EXPECT_TRUE(holds_in_a_child([] {
     if (!installs_over(&handle)) return false;
     // As one does that was asked, and answers when the asker has given up.
