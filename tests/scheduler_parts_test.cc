@@ -575,15 +575,16 @@ TEST_F(stalls, are_remembered_up_to_a_number_and_the_oldest_is_forgotten) {
   }
   EXPECT_EQ(watch_.count(), 100U);
   ASSERT_EQ(reported_.size(), 100U);
-  EXPECT_EQ(watch_.recent().size(), most);
+  const std::vector<stall> recent = watch_.recent();
+  ASSERT_EQ(recent.size(), most);
   EXPECT_GT(most, 1U);
   EXPECT_LT(most, 100U);
-  const stall& last = watch_.recent().back();
+  const stall& last = recent.back();
   EXPECT_EQ(last.since, clock::time_point(std::chrono::nanoseconds(now - 2000 * ms)));
   EXPECT_EQ(last.lasted, std::chrono::milliseconds(200));
   EXPECT_EQ(last.thread, std::numeric_limits<pid_t>::max());
   EXPECT_EQ(last.what, "?");
-  EXPECT_EQ(watch_.recent().front().since, last.since - (most - 1) * std::chrono::seconds(2));
+  EXPECT_EQ(recent.front().since, last.since - (most - 1) * std::chrono::seconds(2));
 }
 
 TEST(a_stall, is_written_with_what_is_known_of_it) {
