@@ -181,8 +181,10 @@ class a_life : public testing::TestWithParam<std::tuple<engine, long>> {
     const auto [e, in_a_row] = GetParam();
     int refusals = 0;
     int unharmed_lives = 0;
-    // All of them with the default engine; every second one with each of the others.
-    const long step = e == engine::hybrid ? test::scale(1, 7) : test::scale(2, 14);
+    // All of them with the default engine; every second one with each of the others. Half as many
+    // of several in a row, which are all of them still.
+    const long each = e == engine::hybrid ? test::scale(1, 7) : test::scale(2, 14);
+    const long step = in_a_row > 1 ? 2 * each : each;
     for (long n = e != engine::hybrid && in_a_row > 1 ? 2 : 1;; n += step) {
       const int how = one_life(e, kind, n, in_a_row);
       ASSERT_LE(how, 2) << "request " << n << ", " << in_a_row << " in a row";

@@ -45,10 +45,10 @@ TEST(a_thread_that_looks_at_the_poller, wakes_a_worker_after_it_has_queued_what_
     const as_default here(*rt);
     detail::live_scheduler& s = scheduler_of(*rt);
     s.limit_spares(0);
-    auto [from, to] = make_pipe().or_throw();
-    auto reads = rt->spawn([&]() -> task<> {
+    pipe_ends ends = make_pipe().or_throw();
+    auto reads = rt->spawn([&ends]() -> task<> {
       char c = 0;
-      co_await from.read_some({&c, 1});
+      co_await ends.from.read_some({&c, 1});
     });
     ASSERT_TRUE(eventually([&] { return rt->stats().tasks_waiting == 1; }));
     ASSERT_TRUE(eventually_idle(s));
@@ -56,7 +56,7 @@ TEST(a_thread_that_looks_at_the_poller, wakes_a_worker_after_it_has_queued_what_
     rt->spawn(busy.block()).detach();
     ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
     const verge::timer breaks = wake_sleeper(*rt, s);
-    ASSERT_TRUE(to.write_all("x").wait());
+    ASSERT_TRUE(ends.to.write_all("x").wait());
     stuck_at point(n, &is_the_unlucky);
     std::atomic<bool> done{false};
     std::thread unlucky([&] {
