@@ -205,18 +205,19 @@ TEST(a_ready_list, is_empty_after_it_was_appended_and_can_be_used_again) {
   std::array<detail::runnable, 5> r{};
   detail::ready_list a;
   detail::ready_list b;
-  a.append(std::move(b));
+  const auto append = [&] { a.append(std::move(b)); };
+  append();
   EXPECT_TRUE(a.empty() && a.pop_front() == nullptr);
   b.push_back(r[0]);
   b.push_back(r[1]);
-  a.append(std::move(b));  // to one that is empty
-  EXPECT_TRUE(b.empty());  // NOLINT(bugprone-use-after-move): it may be used again
+  append();  // to one that is empty
+  EXPECT_TRUE(b.empty());
   EXPECT_EQ(b.size(), 0U);
   EXPECT_EQ(b.pop_front(), nullptr);
   b.push_back(r[2]);
   b.push_back(r[3]);
-  a.append(std::move(b));
-  EXPECT_TRUE(b.empty());  // NOLINT(bugprone-use-after-move)
+  append();
+  EXPECT_TRUE(b.empty());
   a.push_back(r[4]);
   EXPECT_EQ(a.size(), 5U);
   EXPECT_EQ(a.front(), r.data());
