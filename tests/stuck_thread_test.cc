@@ -297,22 +297,29 @@ TEST(a_worker, that_could_not_be_started_is_started_for_the_next_task) {
   }
 }
 
-/// The only worker sleeps in the poller. There is no thread for another one, nor a monitor.
+/// The only worker sleeps in the poller. There is no thread for another one, nor a monitor. On a
+/// loaded machine the first task may come while a worker is on its way to sleep, which starts a
+/// second one: then once more.
 TEST(a_worker, that_could_not_be_started_leaves_its_task_to_the_one_in_the_poller) {
-  detail::monitor::switch_off();
-  {
+  bool tried = false;
+  for (int attempt = 0; attempt != 1'000 && !tried; ++attempt) {
+    detail::monitor::switch_off();
     runtime rt({.processors = 1});
     detail::monitor::switch_on();
     auto& s = static_cast<detail::live_scheduler&>(detail::scheduler_of(rt));
     rt.spawn([] {}).join();
     ASSERT_TRUE(eventually([&] { return s.polls_until() != 0; }));
-    ASSERT_EQ(s.workers_started(), 1U);
+    if (s.workers_started() != 1) {
+      continue;
+    }
+    tried = true;
     threads_to_fail = 1'000'000;
     auto waits = rt.spawn([] {});
     EXPECT_TRUE(eventually([&] { return waits.done(); })) << "beside an idle processor";
     threads_to_fail = 0;
     waits.join();
   }
+  EXPECT_TRUE(tried);
 }
 
 std::mutex warning_lock;
