@@ -18,8 +18,7 @@ constexpr std::int64_t day = 86'400;
 constexpr const char* system_folder = "/usr/share/zoneinfo/";
 constexpr std::size_t longest_name = 100;
 
-// ---- The rule of POSIX
-// ---------------------------------------------------------------------------
+// ---- The rule of POSIX -------------------------------------------------------------------------
 
 bool take(std::string_view& in, char c) noexcept {
   if (!in.starts_with(c)) return false;

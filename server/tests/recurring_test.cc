@@ -186,6 +186,90 @@ TEST(zones, survive_files_that_are_cut_short_or_changed) {
   }
 }
 
+/// A file of RFC 8536, with the parts that most zones leave empty.
+struct zone_file {
+  char version{'2'};
+  std::vector<std::pair<std::int64_t, int>> changes;  ///< when, and to which offset
+  std::vector<std::int32_t> offsets{0};
+  int leaps{0}, is_standard{0}, is_ut{0};
+  std::string rule;
+
+  static std::string number(std::int64_t n, int bytes) {
+    std::string out;
+    for (int i = bytes - 1; i >= 0; --i) out += static_cast<char>(n >> (8 * i) & 0xff);
+    return out;
+  }
+  std::string part(int time_bytes, bool empty) const {
+    const auto size = [&](std::size_t n) {
+      return number(static_cast<std::int64_t>(empty ? 0 : n), 4);
+    };
+    std::string out = "TZif" + std::string(1, version) + std::string(15, '\0');
+    out += size(static_cast<std::size_t>(is_ut)) + size(static_cast<std::size_t>(is_standard)) +
+           size(static_cast<std::size_t>(leaps)) + size(changes.size());
+    out += number(static_cast<std::int64_t>(empty ? 1 : offsets.size()), 4) + number(4, 4);
+    if (empty) return out + std::string(6 + 4, '\0');
+    for (const auto& [when, to] : changes) out += number(when, time_bytes);
+    for (const auto& [when, to] : changes) out += static_cast<char>(to);
+    for (const std::int32_t offset : offsets) out += number(offset, 4) + std::string(2, '\0');
+    out += std::string("XST\0", 4);
+    for (int i = 0; i < leaps; ++i) out += number(78'796'800 + i, time_bytes) + number(i + 1, 4);
+    return out + std::string(static_cast<std::size_t>(is_standard + is_ut), '\1');
+  }
+  std::string bytes(bool first_part_empty = false) const {
+    if (version < '2') return part(4, false);
+    return part(4, first_part_empty) + part(8, false) + '\n' + rule + '\n';
+  }
+};
+
+TEST(zones, of_every_version_and_with_every_part_are_read) {
+  for (const char version : {'\0', '2', '3'}) {
+    for (int parts = 0; parts < 8; ++parts) {
+      const zone_file file{.version = version,
+                           .changes = {{1000, 1}, {2000, 0}, {3000, 2}},
+                           .offsets = {3'600, 7'200, -1'800},
+                           .leaps = parts & 1 ? 27 : 0,
+                           .is_standard = parts & 2 ? 3 : 0,
+                           .is_ut = parts & 4 ? 3 : 0,
+                           .rule = ""};
+      for (const bool first_part_empty : {false, true}) {
+        const auto z = zone::parse(file.bytes(first_part_empty));
+        ASSERT_NE(z, nullptr) << "version " << version << ", parts " << parts;
+        EXPECT_EQ(z->at(999).offset, 3'600);
+        EXPECT_EQ(z->at(999).end, 1000);
+        EXPECT_EQ(z->at(1000).offset, 7'200);
+        EXPECT_EQ(z->at(1999).begin, 1000);
+        EXPECT_EQ(z->at(2000).offset, 3'600);
+        EXPECT_EQ(z->at(3000).offset, -1'800);
+        EXPECT_EQ(z->at(1'000'000'000).offset, -1'800) << "there is no rule";
+      }
+      const std::string bytes = file.bytes();
+      const std::size_t needed = bytes.size() - (version < '2' ? 0 : 2);
+      EXPECT_NE(zone::parse(std::string_view(bytes).substr(0, needed)), nullptr);
+      EXPECT_EQ(zone::parse(std::string_view(bytes).substr(0, needed - 1)), nullptr) << parts;
+    }
+  }
+}
+
+TEST(zones, follow_their_rule_after_the_last_change) {
+  const zone_file file{.changes = {{1000, 1}}, .offsets = {3'600, 7'200}, .rule = "XST-5"};
+  const auto z = zone::parse(file.bytes());
+  ASSERT_NE(z, nullptr);
+  EXPECT_EQ(z->at(999).offset, 3'600);
+  EXPECT_EQ(z->at(1000).offset, 5 * 3'600);
+  EXPECT_EQ(z->at(1000).begin, 1000);
+}
+
+TEST(zones, that_contradict_themselves_are_refused) {
+  zone_file unsorted{.changes = {{2000, 0}, {1000, 0}}, .rule = ""};
+  EXPECT_EQ(zone::parse(unsorted.bytes()), nullptr);
+  zone_file unknown{.changes = {{1000, 1}}, .rule = ""};
+  EXPECT_EQ(zone::parse(unknown.bytes()), nullptr) << "there is one offset, number 0";
+  zone_file none{.changes = {}, .offsets = {}, .rule = ""};
+  EXPECT_EQ(zone::parse(none.bytes()), nullptr);
+  zone_file no_rule{.changes = {}, .rule = "CET-1x"};
+  EXPECT_EQ(zone::parse(no_rule.bytes()), nullptr);
+}
+
 TEST(zone_rules, are_those_of_posix) {
   const auto offsets = [](const char* rule, const char* time) {
     const auto r = zone_rule::parse(rule);

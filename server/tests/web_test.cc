@@ -14,7 +14,6 @@
 
 #include "support/web_fixture.h"
 #include "support/wire.h"
-#include "text/time_text.h"
 #include "web/api.h"
 
 namespace {
@@ -778,44 +777,6 @@ TEST_F(a_web_server, takes_no_more_connections_than_it_may) {
   http_wire third(port());
   EXPECT_TRUE(third.is_closed());
   EXPECT_EQ(second.ask("GET", "/v1/tubes").status, 200);
-}
-
-// ---- Times as text -----------------------------------------------------------------------------
-
-TEST(time_text, reads_what_rfc_3339_allows) {
-  EXPECT_EQ(parse_rfc3339("1970-01-01T00:00:00Z"), 0);
-  EXPECT_EQ(parse_rfc3339("1970-01-01t01:00:00.5+01:00"), 500'000'000);
-  EXPECT_EQ(parse_rfc3339("2000-02-29T12:00:00-00:30"), 951'827'400'000'000'000);
-  EXPECT_EQ(parse_rfc3339("2016-12-31T23:59:60Z"), parse_rfc3339("2017-01-01T00:00:00Z"));
-  EXPECT_EQ(parse_rfc3339("1970-01-01T00:00:00.0000000001Z"), 1) << "never early";
-  for (const char* const bad :
-       {"", "1970-01-01", "1970-01-01T00:00:00", "1970-01-01 00:00:00Z", "1970-13-01T00:00:00Z",
-        "1970-02-30T00:00:00Z", "1970-01-01T24:00:00Z", "1970-01-01T00:60:00Z",
-        "1970-01-01T00:00:61Z", "1970-01-01T00:00:00.Z", "1970-01-01T00:00:00+1:00",
-        "1970-01-01T00:00:00Z ", "1969-12-31T23:59:59Z", "2262-12-31T00:00:00Z",
-        "70-01-01T00:00:00Z", "1970-01-01T00:00:00+24:00"}) {
-    EXPECT_EQ(parse_rfc3339(bad), std::nullopt) << bad;
-  }
-}
-
-TEST(time_text, writes_what_it_reads) {
-  for (const wall_time t :
-       {wall_time{0}, wall_time{1}, wall_time{1'000}, wall_time{1'000'000},
-        wall_time{1'700'000'000'123'456'789}, wall_time{4'107'542'399'000'000'000}}) {
-    EXPECT_EQ(parse_rfc3339(format_rfc3339(t)), t) << format_rfc3339(t);
-  }
-  EXPECT_EQ(format_rfc3339(-1), "1969-12-31T23:59:59.999999999Z");
-}
-
-TEST(time_text, reads_lengths_of_time) {
-  EXPECT_EQ(parse_duration("90", second), 90 * second);
-  EXPECT_EQ(parse_duration("1500ms", second), second * 3 / 2);
-  EXPECT_EQ(parse_duration("2h", second), 7200 * second);
-  EXPECT_EQ(parse_duration("4294967296s", second), longest);
-  for (const char* const bad :
-       {"", "s", "-1s", "1w", "1 s", "4294967297s", "99999999999999999999s"}) {
-    EXPECT_EQ(parse_duration(bad, second), std::nullopt) << bad;
-  }
 }
 
 }  // namespace
