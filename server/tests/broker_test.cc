@@ -156,6 +156,76 @@ TEST(storms, in_one_tube_do_not_hold_up_another) {
             "urgent 2000 ready 2000 reserved 0 delayed 0 buried 0\r\n");
 }
 
+/// Keeps what it was shown last.
+class onlooker final : public client {
+ public:
+  void deliver(reply r) override { shown = r.shown; }
+  void flush() noexcept override {}
+  void left() noexcept override {}
+  std::shared_ptr<const view> shown;
+};
+
+survey_view survey_of(lab& l, std::uint64_t most, const std::string& after = "") {
+  const auto looks = std::make_shared<onlooker>();
+  command ask(verb::survey, most);
+  ask.text = after;
+  l.run_with(looks, ask);
+  return std::get<survey_view>(*looks->shown);
+}
+
+TEST(a_survey, has_a_page_of_the_tubes_by_name_and_the_time) {
+  lab l;
+  auto c = l.connect();
+  const std::vector<std::string> made{"m", "c", "z", "a", "k", "b", "y", "d", "x", "l"};
+  for (const std::string& name : made) l.say(c, "use " + name + "\r\nput 0 0 60 1\r\nx\r\n");
+  l.say(c, "use default\r\n");
+  const auto names = [](const survey_view& v) {
+    std::string all;
+    for (const tube_view& t : v.tubes) all += t.name + ' ';
+    return all;
+  };
+  const survey_view first = survey_of(l, 4);
+  EXPECT_EQ(names(first), "a b c d ");
+  EXPECT_TRUE(first.more);
+  EXPECT_EQ(first.now, l.wall);
+  EXPECT_EQ(first.all.ready, 10U) << "of all tubes";
+  EXPECT_EQ(names(survey_of(l, 4, "d")), "default k l m ");
+  const survey_view last = survey_of(l, 3, "m");
+  EXPECT_EQ(names(last), "x y z ");
+  EXPECT_FALSE(last.more);
+  EXPECT_EQ(names(survey_of(l, 4, "z")), "");
+  EXPECT_EQ(survey_of(l, 100).tubes.size(), 11U);
+}
+
+TEST(a_survey, tells_which_tubes_push) {
+  lab l;
+  auto c = l.connect();
+  l.say(c, "use a\r\nput 0 0 60 1\r\nx\r\nuse b\r\nput 0 0 60 1\r\nx\r\n");
+  command set(verb::set_push);
+  set.tube = "b";
+  auto settings = std::make_shared<push_settings>();
+  settings->url = "http://127.0.0.1:9/";
+  set.push = settings;
+  l.run(c, set);
+  const survey_view v = survey_of(l, 10, "a");
+  ASSERT_EQ(v.tubes.at(0).name, "b");
+  EXPECT_TRUE(v.tubes[0].pushes);
+  EXPECT_FALSE(v.tubes[0].push_disabled);
+  EXPECT_FALSE(survey_of(l, 1).tubes.at(0).pushes);
+}
+
+TEST(lateness, is_counted_in_microseconds) {
+  lab l;
+  auto c = l.connect();
+  l.say(c, "put 0 10 60 1\r\nx\r\nput 0 20 60 1\r\nx\r\n");
+  l.pass(10s + 4999us + 999ns);
+  l.pass(9s + 995ms + 1002ns);
+  const lateness_figures f = survey_of(l, 1).all.lateness;
+  EXPECT_EQ(f.microseconds, 4999U + 1);
+  EXPECT_EQ(f.counts[0], 1U) << "up to half a millisecond";
+  EXPECT_EQ(f.counts[3], 1U) << "up to five milliseconds";
+}
+
 /// Puts so many tasks and buries them.
 void bury_many(lab& l, const std::shared_ptr<recording_client>& c, int tasks) {
   for (int i = 0; i < tasks; i += 100) {
