@@ -24,6 +24,7 @@
 #include <verge/task.h>
 #include <verge/time.h>
 #include <verge/timeout.h>
+#include "support/as_default.h"
 #include "support/fake_engine.h"
 #include "support/patience.h"
 #include "support/scale.h"
@@ -173,6 +174,36 @@ TEST(cancelled_task, is_cancelled_however_deep_it_waits) {
   EXPECT_THROW(h.join(), cancelled);
   EXPECT_TRUE(unwound);
   EXPECT_EQ(token::alive(), 0);
+}
+
+// ---- Time-outs of operations --------------------------------------------------------------------
+
+TEST(timeout_of_an_operation, leaves_no_timer_when_it_has_completed) {
+  runtime rt({.processors = 1});
+  const chan<int> ch;
+  const auto pending = [&] { return rt.stats().total.timers_live; };
+  auto waits =
+      rt.spawn([&]() -> task<int> { co_return (co_await timeout(verge::recv(ch), 1h)).value(); });
+  ASSERT_TRUE(test::eventually([&] { return pending() == 1; }));
+  ch.send(1);
+  EXPECT_EQ(waits.join(), 1);
+  EXPECT_EQ(pending(), 0U);
+
+  // The same on a plain thread, and for one that is cancelled.
+  std::thread blocks([&] {
+    const test::as_default here(rt);
+    EXPECT_EQ(timeout(verge::recv(ch), 1h).wait(), 2);
+  });
+  ASSERT_TRUE(test::eventually([&] { return pending() == 1; }));
+  ch.send(2);
+  blocks.join();
+  EXPECT_EQ(pending(), 0U);
+  auto cancels =
+      rt.spawn([&]() -> task<> { static_cast<void>(co_await timeout(verge::recv(ch), 1h)); });
+  ASSERT_TRUE(test::eventually([&] { return pending() == 1; }));
+  cancels.cancel();
+  EXPECT_THROW(cancels.join(), cancelled);
+  EXPECT_EQ(pending(), 0U);
 }
 
 // ---- Time-outs of tasks -------------------------------------------------------------------------

@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <support/as_default.h>
 #include <support/patience.h>
@@ -126,6 +127,30 @@ TEST_F(any_fd, a_signalfd_turns_signals_into_reads) {
   pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
 }
 
+/// The timer of one direction fires for both, if it comes first or at the same time.
+TEST_F(any_fd, deadlines_of_both_directions_share_a_timer_where_one_will_do) {
+  const auto pending = [&] { return rt.stats().total.timers_live; };
+  const auto event = [] { return fd::adopt(::eventfd(0, EFD_CLOEXEC)).or_throw(); };
+  const auto at = clock::now() + 1h;
+  for (const auto later : {0ns, 1ns}) {
+    {
+      auto both = event();
+      EXPECT_FALSE(both.set_read_deadline(at));
+      EXPECT_FALSE(both.set_write_deadline(at + later));
+      EXPECT_EQ(pending(), 1U) << later.count();
+    }
+    auto both = event();
+    EXPECT_FALSE(both.set_write_deadline(at));
+    EXPECT_FALSE(both.set_read_deadline(at + later));
+    EXPECT_EQ(pending(), 1U) << later.count();
+    EXPECT_FALSE(both.set_read_deadline(at - 1ns));
+    EXPECT_EQ(pending(), 2U);
+  }
+  auto both = event();
+  EXPECT_FALSE(both.set_deadline(at));
+  EXPECT_EQ(pending(), 1U);
+}
+
 TEST_F(any_fd, readable_and_writable_tell_when_to_make_a_system_call) {
   auto [from, to] = make_pipe().or_throw();
   EXPECT_FALSE(to.writable().wait());
@@ -221,12 +246,14 @@ TEST(fd_in_simulated_time, is_rejected_and_remains_owned_by_the_caller) {
 
 TEST(a_pipe_in_simulated_time, is_refused_and_leaves_no_descriptor) {
   simulation sim;
+  // The two that a pipe has.
   const auto lowest_free = [] {
-    const int number = ::dup(2);
-    ::close(number);
-    return number;
+    const std::pair numbers(::dup(2), ::dup(2));
+    ::close(numbers.first);
+    ::close(numbers.second);
+    return numbers;
   };
-  const int before = lowest_free();
+  const auto before = lowest_free();
   EXPECT_EQ(make_pipe().error, net_errc::simulated_time);
   EXPECT_EQ(lowest_free(), before);
 }

@@ -19,8 +19,10 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
+#include <base/this_thread.h>
 #include <context/scope.h>
 #include <sched/simulated_scheduler.h>
 #include <support/lone_engine.h>
@@ -270,6 +272,45 @@ TEST_F(fork_of_a_running_runtime, a_timer_that_is_detached_in_the_child_stays_as
               std::_Exit(t.refs == before ? 20 : 10);
             }),
             20);
+  detail::destroy_timer(t);
+}
+
+/// A thread that starts a timer reads the time with the lock of the wheel.
+class slow_clock final : public test::lone_engine {
+ public:
+  slow_clock() : lone_engine(engine::timing_wheel) {}
+  std::int64_t cheap_now() noexcept override {
+    if (slow) {
+      reads = true;
+      while (!read) std::this_thread::yield();
+    }
+    return lone_engine::cheap_now();
+  }
+  static thread_local bool slow;
+  std::atomic<bool> reads{false};
+  std::atomic<bool> read{false};
+};
+thread_local bool slow_clock::slow = false;
+
+TEST_F(fork_of_a_running_runtime, a_context_with_a_deadline_is_cancelled_in_the_child) {
+  slow_clock lone;
+  detail::scheduler* const before = std::exchange(detail::this_thread.current, &lone);
+  auto [ctx, cancel] = with_timeout(background(), 1h);
+  detail::this_thread.current = before;
+  detail::timer_node& t = detail::make_func_timer(lone.timers(), [] {});
+  std::thread starts([&] {
+    slow_clock::slow = true;
+    lone.timers().start(t, 4000 * test::second, 0);
+  });
+  while (!lone.reads) std::this_thread::yield();
+  EXPECT_EQ(in_child([&, &ctx = ctx, &cancel = cancel] {
+              lone.timers().lost_in_fork();
+              cancel();
+              std::_Exit(ctx.err() == context_errc::cancelled ? 20 : 10);
+            }),
+            20);
+  lone.read = true;
+  starts.join();
   detail::destroy_timer(t);
 }
 

@@ -572,6 +572,53 @@ TEST_F(hybrid_engine, counts_timers_of_more_threads_than_have_a_number) {
   EXPECT_EQ(counts().live, 0U);
 }
 
+/// As many threads as have a number of their own, which keep it: the others have none.
+class all_numbers_taken {
+ public:
+  all_numbers_taken() {
+    for (unsigned i = 0; i < detail::thread_slot_count; ++i) {
+      threads_.emplace_back([this] {
+        detail::take_thread_slot();
+        steps_.arrive_and_wait();
+        steps_.arrive_and_wait();
+      });
+    }
+    steps_.arrive_and_wait();
+  }
+  ~all_numbers_taken() {
+    steps_.arrive_and_wait();
+    for (auto& t : threads_) t.join();
+  }
+  all_numbers_taken(const all_numbers_taken&) = delete;
+  all_numbers_taken& operator=(const all_numbers_taken&) = delete;
+
+ private:
+  std::barrier<> steps_{detail::thread_slot_count + 1};
+  std::vector<std::thread> threads_;
+};
+
+/// Also just before and just after it has looked whether to sweep.
+TEST_F(hybrid_engine, counts_each_timer_of_a_thread_without_a_number) {
+  const all_numbers_taken others;
+  constexpr std::uint64_t live = 10;
+  std::thread([&] {
+    ASSERT_GE(detail::take_thread_slot(), detail::thread_slot_count);
+    std::vector<timer_node*> all;
+    for (std::uint64_t i = 0; i < live; ++i) all.push_back(&start(second, [] {}));
+    for (std::uint64_t n = 1; n <= 3000; ++n) {
+      timer_node& t = start(second, [] {});
+      ASSERT_EQ(counts().live, live + 1) << n;
+      EXPECT_TRUE(detail::stop_timer(&t));
+      ASSERT_EQ(counts().live, live) << n;
+      const detail::timer_totals totals = engine().totals();
+      ASSERT_EQ(totals.started, live + n);
+      ASSERT_EQ(totals.stopped, n);
+      detail::destroy_timer(t);
+    }
+    for (timer_node* t : all) detail::destroy_timer(*t);
+  }).join();
+}
+
 /// Its host may not exist any more.
 class drained_engine : public hybrid_engine {
  protected:

@@ -14,9 +14,11 @@
 #include <verge/task.h>
 #include <verge/time.h>
 
+#include <inspect/due_counts.h>
 #include <inspect/history.h>
 #include <inspect/request.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -176,6 +178,29 @@ TEST(inspector, has_a_row_for_each_power_of_two) {
 }
 
 /// Of what ran, one turn in some is looked at: all of these are of one name.
+TEST(due_counts, have_a_row_for_each_power_of_two_and_the_ends_in_the_first_and_the_last) {
+  using verge::detail::due_counts;
+  const auto row_of = [](std::int64_t left) {
+    due_counts counts;
+    counts.add(left);
+    EXPECT_EQ(counts.overdue, 0U) << left;
+    const auto& rows = counts.by_power;
+    EXPECT_EQ(std::count(rows.begin(), rows.end(), 0U), 51) << left;
+    return std::find(rows.begin(), rows.end(), 1U) - rows.begin();
+  };
+  for (unsigned power = 0; power < 63; ++power) {
+    const auto least = std::int64_t{1} << power;
+    const int row = std::clamp(static_cast<int>(power) - 10, 0, 51);
+    EXPECT_EQ(row_of(least), row) << power;
+    EXPECT_EQ(row_of(least + (least - 1)), row) << power;
+  }
+  due_counts late;
+  late.add(0);
+  late.add(-1);
+  EXPECT_EQ(late.overdue, 2U);
+  EXPECT_EQ(std::count(late.by_power.begin(), late.by_power.end(), 0U), 52);
+}
+
 TEST(inspector, gives_shares_of_time_that_add_up_to_one) {
   verge::runtime rt({.processors = 1});
   const verge::inspector page(rt, anywhere());

@@ -115,6 +115,45 @@ TEST(a_worker, that_stops_spinning_looks_once_more_at_the_queues_of_others) {
   }
 }
 
+/// A worker is about to give up a processor that is to be retired, for a call that blocks, and
+/// loses its core. Meanwhile there are to be as many processors as before.
+TEST(a_processor, that_is_not_to_be_retired_after_all_is_used_while_its_task_blocks) {
+  for (int n = 1;; ++n) {
+    const auto rt = without_monitor(2);
+    detail::live_scheduler& s = scheduler_of(*rt);
+    s.limit_spares(0);
+    const blockers busy;
+    std::atomic<int> begun{0};
+    std::atomic<bool> go_on{false};
+    std::atomic<bool> blocks{false};
+    const auto work = [&, block = busy.block()] {
+      ++begun;
+      while (!go_on) std::this_thread::yield();
+      if (detail::this_thread.as_worker->held->id == 0) return block();
+      is_to_be_stuck = true;
+      verge::blocking([&] {
+        is_to_be_stuck = false;
+        blocks = true;
+        block();
+      });
+    };
+    rt->spawn(work).detach();
+    rt->spawn(work).detach();
+    ASSERT_TRUE(eventually([&] { return begun == 2; }));
+    s.set_processors(1);
+    stuck_at point(n, &is_the_unlucky);
+    go_on = true;
+    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || blocks; }));
+    const bool stuck = stuck_at::reached();
+    s.set_processors(2);
+    stuck_at::let_go();
+    EXPECT_TRUE(eventually([&] { return blocks.load(); }));
+    auto other = rt->spawn([] {});
+    ASSERT_TRUE(eventually([&] { return other.done(); })) << "after call " << n;
+    if (!stuck) break;
+  }
+}
+
 /// The holder of processor 0 loses its core while it fires its timers.
 class slow_engine : public fake_engine {
  public:

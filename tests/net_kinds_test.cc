@@ -231,6 +231,31 @@ TEST_F(net, a_datagram_that_waits_for_room_ends_with_the_deadline_or_the_socket)
   EXPECT_EQ(waits.join().error, net_errc::closed);
 }
 
+TEST_F(net, a_receiver_that_waits_ends_with_the_deadline_or_the_socket) {
+  const as_default here(rt);
+  auto socket = udp_socket::bind(endpoint::loopback(0)).or_throw();
+  const auto receive = [&socket]() -> task<datagram> {
+    bytes64 bytes;
+    co_return co_await socket.receive(bytes);
+  };
+  const auto waits = [&] { return rt.stats().tasks_waiting == 1; };
+  socket.set_read_deadline(clock::now() + std::chrono::milliseconds(5));
+  EXPECT_EQ(rt.run(receive).error, net_errc::deadline_exceeded);
+  EXPECT_EQ(rt.run(receive).error, net_errc::deadline_exceeded) << "it has passed";
+  socket.set_read_deadline(no_deadline);
+  auto passes = rt.spawn(receive);
+  EXPECT_TRUE(eventually(waits));
+  socket.set_read_deadline(clock::now());
+  EXPECT_EQ(passes.join().error, net_errc::deadline_exceeded);
+  socket.set_read_deadline(no_deadline);
+  auto closes = rt.spawn(receive);
+  EXPECT_TRUE(eventually(waits));
+  socket.close();
+  const datagram none = closes.join();
+  EXPECT_EQ(none.error, net_errc::closed);
+  EXPECT_EQ(none.bytes, 0U);
+}
+
 TEST_F(net, unix_sockets_have_abstract_names_pairs_and_datagrams) {
   rt.run([]() -> task<> {
     const auto name = endpoint::path("@verge_net_test_" + std::to_string(getpid())).or_throw();

@@ -226,6 +226,22 @@ TEST(processor_heap, takes_off_what_was_stopped_when_that_is_more_than_a_quarter
   for (timer_node* t : timers) detail::destroy_timer(*t);
 }
 
+/// No worker checks its timers.
+TEST(processor_heap, has_no_more_that_are_stopped_than_others_though_a_thread_only_resets) {
+  world w;
+  std::vector<timer_node*> timers;
+  for (int i = 0; i < 1000; ++i) timers.push_back(&w.start(3600 * second, [] {}));
+  for (int i = 0; i < 900; ++i) {
+    ASSERT_TRUE(w.engine().stop(*timers.back()));
+    w.timers().release(*timers.back());
+    timers.pop_back();
+  }
+  EXPECT_GT(w.nodes(), 900U);
+  detail::reset_timer_after(timers[0], 3600 * second);
+  EXPECT_LT(w.nodes(), 250U);
+  for (timer_node* t : timers) detail::destroy_timer(*t);
+}
+
 TEST(a_function, whose_copy_throws_leaves_no_timer_behind) {
   world w;
   const cannot_be_copied f;

@@ -245,6 +245,7 @@ TEST(quad_heap_memory, shrink_releases_only_far_more_than_needed) {
       continue;
     }
     ++shrunk;
+    ASSERT_LT(heap.size(), capacity / 4);
     ASSERT_EQ(heap.bytes(), scripted_memory::held);
     ASSERT_TRUE(heap.verify()) << heap.describe_violation();
     ASSERT_GE(heap.capacity(), 2 * heap.size());

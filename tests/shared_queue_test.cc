@@ -79,6 +79,26 @@ TEST(shared_timer_queue, wakes_the_loop_only_for_a_timer_before_the_planned_time
   EXPECT_EQ(q.sleep_until(), at(2s));
 }
 
+TEST(shared_timer_queue, changes_the_time_of_no_timer_that_is_not_pending) {
+  int woken = 0;
+  int called = 0;
+  queue q([&](clock::time_point) { ++woken; });
+  const auto stopped = q.start(at(2s), [&] { ++called; });
+  const auto called_at_1 = q.start(at(1s), [&] { ++called; });
+  EXPECT_TRUE(q.stop(stopped));
+  EXPECT_EQ(q.run(at(1s)), 1U);
+  EXPECT_FALSE(q.sleep_until());
+  for (const auto& t : {stopped, called_at_1}) {
+    EXPECT_FALSE(q.pending(t));
+    EXPECT_FALSE(q.reset(t, at(5s)));
+    EXPECT_FALSE(q.stop(t));
+  }
+  EXPECT_EQ(woken, 0) << "for nothing";
+  EXPECT_TRUE(q.empty());
+  EXPECT_EQ(q.run(at(1h)), 0U);
+  EXPECT_EQ(called, 1);
+}
+
 TEST(shared_timer_queue, wakes_a_loop_that_found_the_queue_empty) {
   int woken = 0;
   queue q([&](clock::time_point) { ++woken; });

@@ -2,14 +2,16 @@
 
 // Parts of a few lines each, for which faults that were put in had been overlooked: repeated system
 // calls, fences, notes, descriptors, rings of events, memory that there is not, numbers of threads,
-// stores that end, visits, figures of lateness, equal addresses, and what is left of a channel
-// after an error.
+// stores that end, visits, descriptors by number, figures of lateness, equal addresses, and what is
+// left of a channel after an error.
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -48,6 +51,7 @@
 #include <base/yield_or_sleep.h>
 #include <memory/page_source.h>
 #include <memory/thread_slot.h>
+#include <net/source_table.h>
 #include <node/node_store.h>
 #include <sched/thread_probe.h>
 #include <support/lone_engine.h>
@@ -343,6 +347,108 @@ TEST(a_descriptor, may_have_the_number_zero) {
   }
 }
 
+/// A file with two functions: a table of sections, which is all that its header counts, symbols and
+/// their names.
+struct small_file {
+  Elf64_Ehdr header{};
+  std::array<Elf64_Shdr, 3> sections{};
+  std::array<Elf64_Sym, 3> symbols{};
+  std::array<char, 32> names{"\0first\0second"};
+
+  static constexpr std::uint64_t first = 0x1000;
+  static constexpr std::uint64_t second = 0x2000;
+  static constexpr std::uint64_t length = 0x80;
+
+  small_file() {
+    std::copy_n(ELFMAG, SELFMAG, header.e_ident);
+    header.e_ident[EI_CLASS] = ELFCLASS64;
+    header.e_type = ET_DYN;
+    header.e_shoff = offsetof(small_file, sections);
+    header.e_shnum = 3;
+    sections[1].sh_type = SHT_STRTAB;
+    sections[1].sh_offset = offsetof(small_file, names);
+    sections[1].sh_size = sizeof names;
+    sections[2].sh_type = SHT_SYMTAB;
+    sections[2].sh_offset = offsetof(small_file, symbols);
+    sections[2].sh_size = sizeof symbols;
+    sections[2].sh_link = 1;
+    for (Elf64_Sym& s : symbols) s.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
+    symbols[1].st_name = 1;
+    symbols[1].st_value = first;
+    symbols[2].st_name = 7;
+    symbols[2].st_value = second;
+    symbols[1].st_size = symbols[2].st_size = length;
+  }
+
+  /// The name of what is at an address, where the file lies at `base`: "first+5", or nothing.
+  [[nodiscard]] std::string name_of(std::uint64_t address, std::uint64_t base = 0,
+                                    std::size_t size = sizeof(small_file)) const {
+    const int memory = ::memfd_create("symbols", MFD_CLOEXEC);
+    EXPECT_EQ(::write(memory, this, size), static_cast<ssize_t>(size));
+    const std::string path = "/proc/self/fd/" + std::to_string(memory);
+    const auto found = detail::find_elf_symbol(path.c_str(), address, base);
+    ::close(memory);
+    return found ? found->name + '+' + std::to_string(found->offset) : "";
+  }
+};
+
+TEST(a_file_of_symbols, names_each_address_of_a_function_and_no_other) {
+  const small_file file;
+  EXPECT_EQ(file.name_of(small_file::first - 1), "");
+  EXPECT_EQ(file.name_of(small_file::first), "first+0");
+  EXPECT_EQ(file.name_of(small_file::first + small_file::length - 1), "first+127");
+  EXPECT_EQ(file.name_of(small_file::first + small_file::length), "");
+  EXPECT_EQ(file.name_of(small_file::second), "second+0");
+  EXPECT_EQ(file.name_of(small_file::second + 3 + 0x555000, 0x555000), "second+3")
+      << "it was loaded there";
+}
+
+TEST(a_file_of_symbols, that_is_loaded_at_a_fixed_place_has_addresses) {
+  small_file file;
+  file.header.e_type = ET_EXEC;
+  EXPECT_EQ(file.name_of(small_file::second + 3, 0x1000), "second+3");
+}
+
+TEST(a_file_of_symbols, is_read_no_further_than_its_header_and_its_tables_say) {
+  small_file file;
+  file.header.e_shnum = 2;
+  EXPECT_EQ(file.name_of(small_file::first), "") << "the third section is none";
+  file.header.e_shnum = 3;
+  file.sections[2].sh_size = 2 * sizeof(Elf64_Sym);
+  EXPECT_EQ(file.name_of(small_file::first), "first+0");
+  EXPECT_EQ(file.name_of(small_file::second), "") << "the third symbol is none";
+  file.sections[2].sh_size = 3 * sizeof(Elf64_Sym) - 1;
+  EXPECT_EQ(file.name_of(small_file::second), "") << "half of it is none either";
+  file.sections[2].sh_size = sizeof file.symbols;
+  file.symbols[2].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT);
+  EXPECT_EQ(file.name_of(small_file::second), "") << "it is no function";
+  file.sections[2].sh_type = SHT_PROGBITS;
+  EXPECT_EQ(file.name_of(small_file::first), "") << "it is no table of symbols";
+}
+
+TEST(a_file_of_symbols, may_have_those_for_the_linker_only) {
+  small_file file;
+  file.sections[2].sh_type = SHT_DYNSYM;
+  EXPECT_EQ(file.name_of(small_file::first + 1), "first+1");
+}
+
+TEST(a_file_of_symbols, that_is_damaged_has_none) {
+  small_file file;
+  for (std::size_t size = 0; size < offsetof(small_file, names); ++size) {
+    EXPECT_EQ(file.name_of(small_file::second, 0, size), "") << "of " << size << " bytes";
+  }
+  EXPECT_EQ(file.name_of(small_file::second, 0, offsetof(small_file, names)), "+0")
+      << "its name is not there";
+  file.sections[2].sh_link = 1000;
+  EXPECT_EQ(file.name_of(small_file::second), "");
+  file = {};
+  file.header.e_ident[EI_CLASS] = ELFCLASS32;
+  EXPECT_EQ(file.name_of(small_file::second), "");
+  file = {};
+  file.header.e_ident[0] = 0;
+  EXPECT_EQ(file.name_of(small_file::second), "");
+}
+
 TEST(a_file_of_symbols, is_in_memory_only_while_it_is_read) {
   EXPECT_EQ(symbol_at(&a_function), "a_function");
   const std::size_t before = mappings();
@@ -417,6 +523,7 @@ class [[gnu::visibility("hidden")]] store final : public detail::node_store {
   explicit store(detail::scheduler & s) : node_store(detail::node_layout::of<node>(), s) {}
 
   detail::timer_node& make() { return *::new (allocate()) node; }
+  void free_unseen(detail::timer_node & t) { nodes().free(&static_cast<node&>(t)); }
   using node_store::halt_store;
   /// Returns what is released when the store is deleted.
   std::weak_ptr<int> end(bool hold) {
@@ -445,6 +552,28 @@ TEST(a_store_that_ends, is_deleted_with_its_last_node) {
     nodes.pop_back();
   }
   EXPECT_TRUE(kept.expired());
+}
+
+/// A thread that found the engine usable just before the store closed frees its node without a
+/// visit, and is not seen to do so.
+TEST(a_store_that_ends, is_deleted_though_some_nodes_are_freed_unseen) {
+  for (const int unseen : {1, 3}) {
+    test::stepper s;
+    auto* const it = new store(s);
+    std::vector<detail::timer_node*> nodes;
+    for (int i = 0; i < 5; ++i) nodes.push_back(&it->make());
+    const auto kept = it->end(false);
+    for (int i = 0; i < unseen; ++i) {
+      it->free_unseen(*nodes.back());
+      nodes.pop_back();
+    }
+    while (!nodes.empty()) {
+      EXPECT_FALSE(kept.expired()) << nodes.size();
+      it->free(*nodes.back());
+      nodes.pop_back();
+    }
+    EXPECT_TRUE(kept.expired());
+  }
 }
 
 TEST(a_store_that_ends, is_not_deleted_before_it_is_let_go) {
@@ -617,6 +746,28 @@ TEST(a_thread_that_is_asked, answers_once_and_one_asks_at_a_time) {
   }));
 }
 
+TEST(a_thread_that_is_asked, says_all_that_is_known_of_what_it_runs) {
+  EXPECT_TRUE(holds_in_a_child([] {
+    using detail::thread_probe;
+    if (!thread_probe::install()) return false;
+    thread_probe::listen();
+    thread_probe::answer answer{};
+    detail::job task;
+    task.label = "label";
+    task.written = "type";
+    task.code = &answer;
+    detail::this_thread.running = &task;
+    if (!thread_probe::ask(::gettid()) || !thread_probe::take(answer)) return false;
+    if (!answer.is_task || answer.label != task.label || answer.written != task.written ||
+        answer.code != task.code || answer.place != nullptr || answer.turn != 0)
+      return false;
+    detail::this_thread.running = nullptr;
+    return thread_probe::ask(::gettid()) && thread_probe::take(answer) && !answer.is_task &&
+           answer.label == nullptr && answer.written == nullptr && answer.code == nullptr &&
+           answer.place == nullptr;
+  }));
+}
+
 TEST(a_thread_that_is_asked, and_answers_when_the_asker_has_given_up_can_be_asked_again) {
   EXPECT_TRUE(holds_in_a_child([] {
     using detail::thread_probe;
@@ -648,6 +799,29 @@ TEST(a_thread_that_is_asked, and_has_ended_leaves_no_question) {
 }
 
 #endif
+
+TEST(a_table_of_descriptors, has_an_entry_for_each_number_and_passes_over_none) {
+  detail::source_table<int> table;
+  EXPECT_EQ(table.find(-1), nullptr);
+  EXPECT_EQ(table.find_or_make(-1), nullptr);
+  for (const int highest : {0, 63, 64, 127, 128, 1000, 1024}) {
+    ASSERT_NE(table.find_or_make(highest), nullptr);
+    // Each of those that were made with it is another one.
+    const int all = std::max(64, 1 << std::bit_width(static_cast<unsigned>(highest)));
+    for (int fd = 0; fd < all; ++fd) {
+      auto* const e = table.find_or_make(fd);
+      ASSERT_NE(e, nullptr) << fd;
+      e->generation = static_cast<std::uint32_t>(fd);
+    }
+    EXPECT_EQ(table.find(all), nullptr);
+    std::uint32_t next = 0;
+    table.for_each([&](auto& e) { EXPECT_EQ(e.generation, next++); });
+    EXPECT_EQ(next, static_cast<std::uint32_t>(all));
+    for (int fd = 0; fd < all; ++fd) {
+      ASSERT_EQ(table.find(fd)->generation, static_cast<std::uint32_t>(fd));
+    }
+  }
+}
 
 TEST(lateness, of_more_than_the_last_bucket_is_for_counts_there) {
   using verge::lateness_histogram;
@@ -694,6 +868,21 @@ TEST(lateness, adds_up) {
   sum += b.read();
   EXPECT_EQ(sum.count(), 3U);
   EXPECT_EQ(sum[lateness_histogram::bucket_of(1'000)], 2U);
+}
+
+TEST(engines, are_found_by_their_names) {
+  for (const engine e : engines()) EXPECT_EQ(engine_named(name_of(e)), e);
+  try {
+    engine_named("heap");
+    ADD_FAILURE() << "there is none of that name";
+  } catch (const std::invalid_argument& e) {
+    const std::string text = e.what();
+    EXPECT_TRUE(text.starts_with("verge: there is no engine 'heap'; there are: ")) << text;
+    EXPECT_TRUE(text.ends_with(", hybrid")) << text;
+    for (const engine each : engines()) {
+      EXPECT_NE(text.find(name_of(each)), std::string::npos) << text;
+    }
+  }
 }
 
 TEST(endpoints, are_equal_if_address_and_port_are) {

@@ -17,7 +17,9 @@
 
 #include <verge/chan.h>
 #include <verge/runtime.h>
+#include <verge/simulation.h>
 #include <verge/task.h>
+#include <verge/time.h>
 
 #include <sched/live_scheduler.h>
 #include "support/allocations.h"
@@ -427,6 +429,44 @@ TEST(coroutine_of_another_kind, can_await_a_channel_and_a_task) {
   ch.send(1);
   s.run();
   EXPECT_EQ(got, 43);
+}
+
+/// What resumes a coroutine on this thread later is told that there is no loop, and becomes one.
+TEST(a_thread, that_has_run_tasks_is_in_no_loop_of_coroutines) {
+  ASSERT_EQ(detail::current_loop, nullptr);
+  stepper s;
+  const auto nested = []() -> task<int> { co_return co_await answer(); };
+  auto h = go([&]() -> task<int> {
+    EXPECT_NE(detail::current_loop, nullptr);
+    co_return co_await nested();
+  });
+  s.run();
+  EXPECT_EQ(h.join(), 42);
+  EXPECT_EQ(detail::current_loop, nullptr);
+}
+
+/// A task that has suspended is not what the thread runs next.
+TEST(a_callback, that_runs_after_a_part_of_a_task_is_no_part_of_it) {
+  using namespace std::chrono_literals;
+  simulation sim;
+  const chan<int> c(1);
+  std::vector<const detail::job*> seen;
+  std::vector<timer> timers;
+  for (int i = 1; i <= 3; ++i) {
+    timers.push_back(after_func(i * 2ms, [&] { seen.push_back(detail::current_job()); }));
+  }
+  sim.run([&]() -> task<> {
+    co_await verge::sleep(1ms);
+    EXPECT_NE(detail::current_job(), nullptr);
+    co_await verge::sleep(2ms);
+    co_await verge::yield();
+    co_await verge::sleep(2ms);
+    c.try_send(1);
+    static_cast<void>(co_await verge::recv(c));
+    co_await verge::sleep(2ms);
+  });
+  EXPECT_THAT(seen, testing::Each(nullptr));
+  EXPECT_EQ(seen.size(), 3U);
 }
 
 }  // namespace

@@ -292,13 +292,15 @@ TEST(timer_wheel, drops_what_is_out_of_date_wherever_it_is) {
     static std::int64_t when(std::uint32_t, std::uint32_t) { return 0; }
     static bool stale(std::uint32_t id, std::uint32_t) { return id % 2 == 0; }
   } owner;
-  wheel_type w;
+  int in_use = 0;
+  timer_wheel<counted_chunks> w(counted_chunks{&in_use});
   std::uint32_t id = 0;
   for (const std::int64_t when : {std::int64_t{100}, std::int64_t{5} << near_bits,
                                   std::int64_t{1} << 30, std::int64_t{1} << 40}) {
     for (std::uint32_t n = 0; n < 200; ++n) w.insert(when + n, ++id, 0);
   }
   ASSERT_EQ(w.near_size(), 200U);
+  EXPECT_EQ(in_use, 3 * 4) << "a chunk has 61 entries";
   int calls = 0;
   while (!w.sweep(owner, 1)) {
     ASSERT_EQ(w.describe_violation(), "");
@@ -307,12 +309,14 @@ TEST(timer_wheel, drops_what_is_out_of_date_wherever_it_is) {
   EXPECT_EQ(w.describe_violation(), "");
   EXPECT_EQ(w.size(), id / 2);
   EXPECT_EQ(w.near_size(), 100U);
+  EXPECT_EQ(in_use, 3 * 2 + 1) << "one is kept in reserve";
   int left = 0;
   w.clear([&](std::uint32_t each, std::uint32_t) {
     EXPECT_EQ(each % 2, 1U);
     ++left;
   });
   EXPECT_EQ(left, 400);
+  EXPECT_EQ(in_use, 0);
 }
 
 }  // namespace

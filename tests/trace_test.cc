@@ -195,6 +195,19 @@ TEST(trace, slices_do_not_overlap_where_tasks_block) {
   EXPECT_GT(events(all, "X").size(), 20);
 }
 
+TEST(trace, has_no_idle_time_of_a_processor_that_is_busy) {
+  verge::runtime rt({.processors = 1});
+  const json all = rt.run([&]() -> verge::task<json> {
+    verge::trace recording(rt);
+    for (int i = 0; i < 20; ++i) co_await verge::yield();
+    recording.stop();
+    co_return written(recording);
+  });
+  const auto slices = events(all, "X");
+  EXPECT_GE(slices.size(), 19U);
+  for (const json& e : slices) EXPECT_EQ(e["cat"].text, "task");
+}
+
 TEST(trace, says_what_it_has_lost) {
   verge::runtime rt({.processors = 1});
   verge::trace recording(rt, {.events = 1});  // 1,024
@@ -241,6 +254,12 @@ TEST(trace, has_what_runs_on_spare_processors) {
   const auto instants = events(all, "i");
   EXPECT_TRUE(std::any_of(instants.begin(), instants.end(),
                           [](const json& e) { return e["name"].text == "fire: late"; }));
+  // That it has fired is known of the timer as well, and not only of the processor.
+  for (const json& e : events(all, "e")) {
+    if (e["name"].text == "late") {
+      EXPECT_EQ(e["args"]["how"].text, "fired");
+    }
+  }
 }
 
 TEST(trace, one_at_a_time_and_written_after_its_end) {

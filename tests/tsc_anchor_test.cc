@@ -197,6 +197,23 @@ TEST(an_anchor, is_wrong_if_it_is_off_by_more_than_a_bracket_and_half_a_percent)
   }
 }
 
+/// Over a longer time steering adds up.
+TEST(an_anchor, is_not_judged_by_what_comes_eight_windows_later) {
+  constexpr std::int64_t off = 100'000;
+  for (const std::int64_t elapsed : {159'999, 160'000, 160'001, 900'000}) {
+    machine m(1.0);
+    ASSERT_TRUE(m.settle());
+    const std::int64_t time = m.true_time();
+    m.anchor.renew({.ticks = m.ticks, .bracket = 40, .time = time}, m.rate);
+    ASSERT_TRUE(m.anchor.held());
+    m.anchor.renew({.ticks = m.ticks + static_cast<std::uint64_t>(elapsed),
+                    .bracket = 40,
+                    .time = time + elapsed - off},
+                   m.rate);
+    EXPECT_EQ(m.rate.get() != 0, elapsed >= 8 * tsc_bounds::window) << elapsed;
+  }
+}
+
 TEST(an_anchor, is_not_made_if_it_took_longer_than_a_bracket_to_read_the_clock) {
   machine m(1.0);
   ASSERT_TRUE(m.settle());

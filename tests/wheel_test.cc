@@ -208,7 +208,7 @@ TEST(simple_wheel, fires_everything_after_a_pause_of_more_than_a_turn) {
     simple_wheel::hook next;
     w.insert(early, 20 * ms, 0, at(1));
     w.insert(late, 1 * s, 0, at(1));
-    EXPECT_EQ(pop_all(w, pause).size(), 2U) << "after " << pause;
+    EXPECT_THAT(pop_all(w, pause), testing::ElementsAre(20 * ms, 1 * s)) << "after " << pause;
     ASSERT_EQ(w.verify(), "");
     w.insert(next, pause + 500 * ms, 0, at(pause));
     EXPECT_EQ(pop(w, pause + 500 * ms - 1), nullptr);
@@ -468,6 +468,52 @@ TEST(timing_wheel, is_empty_if_there_is_no_memory_for_its_first_timer) {
     EXPECT_EQ(w.verify(), "");
     w.insert(t, 5 * ms, 0, at(1));
     EXPECT_EQ(pop(w, 5 * ms), &t);
+  }
+}
+
+/// Which was looked at just now, and is in the cache.
+TEST(timing_wheel, puts_a_timer_into_the_place_of_the_bucket_that_was_left_last) {
+  timing_wheel w({.tick = ms, .size = 20});
+  std::vector<timing_wheel::hook> full(4 * 31);
+  for (auto& t : full) w.insert(t, 5 * ms, 0, at(1));
+  std::vector<std::uint32_t> left;
+  for (const std::size_t n : {3U, 40U, 70U, 100U}) {
+    left.push_back(full[n].slot);
+    w.erase(full[n]);
+  }
+  std::vector<timing_wheel::hook> next(left.size());
+  for (auto& t : next) {
+    w.insert(t, 5 * ms, 0, at(1));
+    EXPECT_EQ(t.slot, left.back());
+    left.pop_back();
+    EXPECT_EQ(w.verify(), "");
+  }
+}
+
+/// The first request that is refused is made, and refused, again and again.
+TEST(timing_wheel, keeps_nothing_of_a_timer_for_which_there_was_no_memory) {
+  std::size_t usual = 0;
+  {
+    timing_wheel w({.tick = ms, .size = 20});
+    timing_wheel::hook t;
+    w.insert(t, 5 * ms, 0, at(1));
+    usual = w.bytes();
+  }
+  bool made = true;
+  for (long nth = 1; made; ++nth) {
+    timing_wheel w({.tick = ms, .size = 20});
+    timing_wheel::hook t;
+    for (int i = 0; i < 100 && !timing_wheel::waits(t); ++i) {
+      test::fail(test::resource::memory, i == 0 ? nth : 1, 1);
+      try {
+        w.insert(t, 5 * ms, 0, at(1));
+      } catch (const std::bad_alloc&) {
+      }
+      if (i == 0) made = test::has_failed();
+      test::fail_no_more();
+    }
+    if (!timing_wheel::waits(t)) w.insert(t, 5 * ms, 0, at(1));
+    EXPECT_EQ(w.bytes(), usual) << "request " << nth;
   }
 }
 

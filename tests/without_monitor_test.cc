@@ -70,6 +70,37 @@ TEST(a_task, that_wakes_two_others_has_a_worker_started_for_the_first) {
 }
 
 /// Unless other workers look for something to run with both of them just then.
+/// What other threads have queued comes after what the processor has itself; but before it in one
+/// of 61 looks, and if a task has just yielded.
+TEST(a_worker, looks_at_the_global_queue_first_now_and_then_and_after_a_task_that_yields) {
+  constexpr int rounds = 30;
+  int first_after[2] = {};
+  const auto rt = without_monitor(1);
+  for (const bool yields : {false, true}) {
+    for (int i = 0; i < rounds; ++i) {
+      std::atomic<bool> begun{false};
+      std::atomic<bool> queued{false};
+      std::vector<char> order;
+      auto task = rt->spawn([&]() -> verge::task<> {
+        begun = true;
+        while (!queued) std::this_thread::yield();
+        auto own = go([&] { order.push_back('o'); });
+        if (yields) co_await verge::yield();
+        co_await own;
+      });
+      EXPECT_TRUE(eventually([&] { return begun.load(); }));
+      auto other = rt->spawn([&] { order.push_back('g'); });
+      queued = true;
+      task.join();
+      other.join();
+      ASSERT_EQ(order.size(), 2U);
+      first_after[yields ? 1 : 0] += order[0] == 'g' ? 1 : 0;
+    }
+  }
+  EXPECT_LE(first_after[0], rounds / 3);
+  EXPECT_EQ(first_after[1], rounds);
+}
+
 TEST(a_task, that_has_blocked_has_a_processor_again) {
   const auto rt = without_monitor(2);
   EXPECT_TRUE(eventually([&] {

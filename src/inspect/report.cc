@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -17,6 +17,7 @@
 #include <base/code_name.h>
 #include <clock/fast_clock.h>
 #include <engine/clockwork.h>
+#include <inspect/due_counts.h>
 #include <inspect/json_writer.h>
 #include <node/named_behaviours.h>
 #include <verge/detail/wheel_slots.h>
@@ -82,26 +83,16 @@ void write_processors(json_writer& to, const runtime_stats& s, const live_schedu
   to.close(']');
 }
 
-/// Pending timers by when they are due, in powers of two of nanoseconds, and by what they are.
+/// Pending timers by when they are due, and by what they are.
 struct pending_view {
-  static constexpr unsigned first_power = 10;
-  static constexpr unsigned powers = 52;
-
-  std::array<std::uint64_t, powers> due{};
-  std::uint64_t overdue{0};
+  due_counts due;
   std::uint64_t seen{0};
   std::map<const timer_behaviour*, std::uint64_t> by_name;
 
   void add(const pending_timer& t, std::int64_t now) {
     ++seen;
     ++by_name[t.does];
-    const std::int64_t left = t.due - now;
-    if (left <= 0) {
-      ++overdue;
-      return;
-    }
-    const unsigned power = static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(left)));
-    ++due[std::clamp(power, first_power + 1, first_power + powers) - first_power - 1];
+    due.add(t.due - now);
   }
 };
 
@@ -116,10 +107,10 @@ std::uint64_t scaled(std::uint64_t n, double by) {
 
 void write_due(json_writer& to, const pending_view& v, double scale) {
   to.name("due").open('{');
-  to.member("first_power", pending_view::first_power);
-  to.member("overdue", scaled(v.overdue, scale)).member("sampled", v.seen);
+  to.member("first_power", due_counts::first_power);
+  to.member("overdue", scaled(v.due.overdue, scale)).member("sampled", v.seen);
   to.name("counts").open('[');
-  for (const std::uint64_t n : v.due) to.value(scaled(n, scale));
+  for (const std::uint64_t n : v.due.by_power) to.value(scaled(n, scale));
   to.close(']').close('}');
 }
 

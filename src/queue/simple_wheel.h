@@ -16,6 +16,7 @@
 // wheel knows neither threads nor the clock; its owner locks and passes the time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -167,11 +168,11 @@ class simple_wheel {
       if (tick > hand_) hand_ = tick;
       return;
     }
-    // More than a whole turn visits every bucket once.
-    if (tick - hand_ > static_cast<std::int64_t>(ring_)) {
-      hand_ = tick - static_cast<std::int64_t>(ring_);
-    }
-    while (hand_ < tick) move_to_due(bucket(++hand_));
+    // More than a whole turn visits every bucket once, from the hand on: in the order of their
+    // times.
+    const std::int64_t last = std::min(tick, hand_ + static_cast<std::int64_t>(ring_));
+    while (hand_ < last) move_to_due(bucket(++hand_));
+    hand_ = std::max(hand_, tick);
   }
 
   [[noreturn]] void refuse(const std::string& what) const {

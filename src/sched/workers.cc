@@ -172,7 +172,10 @@ bool live_scheduler::anything_stealable() const noexcept {
 /// Gives the processor away for the time of a call that blocks.
 void live_scheduler::hand_off(worker& w) noexcept {
   processor& p = *w.held;
-  if (p.retiring.load(std::memory_order_relaxed) || is_spare(p)) return give_up_with_queue(w);
+  if (p.retiring.load(std::memory_order_relaxed) || is_spare(p)) {
+    give_up_with_queue(w);
+    if (w.held == nullptr) return;  // else it is not to be retired any more
+  }
   w.held = nullptr;
   if (!p.queue.empty() || !global_.empty()) {
     start_worker(&p, false);

@@ -61,7 +61,7 @@ TRACED = """base/fence base/short_lock chan/chan chan/select context/callback co
   timer/callback timer/handle""".split()
 # Those that are built with the address sanitizer as well, which finds what is leaked or used after its end.
 SANITIZED = """context_test context_callback_test time_test runtime_end_test processor_heap_test fd_test
-  channel_end_test""".split()
+  channel_end_test timer_wheel_test""".split()
 # Of these only some are run: the others take minutes; or compare how many states there are with and
 # without what the switches add.
 FILTERS = {"hybrid_explorer_test": "*-*has_no_state*",
