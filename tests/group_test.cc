@@ -318,24 +318,28 @@ TEST_F(task_group_test, tasks_that_have_ended_take_no_memory_if_they_have_no_res
   go(g.all()).join();
 }
 
-/// As for the connections of a server, of which some stay.
-TEST_F(task_group_test, no_more_that_have_ended_stay_members_than_others) {
+/// Two that have ended leave for each that is added.
+TEST_F(task_group_test, many_that_have_ended_at_once_leave_while_others_are_added) {
   task_group<> g;
-  const auto waits = [&]() -> task<> { static_cast<void>(co_await after_delay(1h, 1, &running)); };
-  for (int i = 0; i < 16; ++i) g.go(waits);
   const auto add = [&](int n) {
     for (int i = 0; i < n; ++i) {
       g.go([] {});
       sim.run_for(1ms);
     }
   };
-  add(500);
-  ASSERT_EQ(running, 16);
+  add(100);
   const std::size_t before = ::mallinfo2().uordblks;
-  add(5'000);
+  constexpr int many = 1000;
+  const chan<int> end;
+  for (int i = 0; i < many; ++i) {
+    g.go([end]() -> task<> { co_await recv(end); });
+  }
+  sim.run_for(1ms);
+  end.close();
+  sim.run_for(1ms);
+  add(many + 100);
   EXPECT_LT(::mallinfo2().uordblks, before + 20'000) << "bytes";
-  g.cancel();
-  EXPECT_THROW(go(g.all()).join(), cancelled);
+  go(g.all()).join();
 }
 
 TEST_F(task_group_test, tasks_that_have_not_ended_stay_members_while_others_come_and_go) {

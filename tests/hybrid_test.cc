@@ -600,23 +600,41 @@ class all_numbers_taken {
 /// Also just before and just after it has looked whether to sweep.
 TEST_F(hybrid_engine, counts_each_timer_of_a_thread_without_a_number) {
   const all_numbers_taken others;
-  constexpr std::uint64_t live = 10;
+  constexpr std::uint64_t all =
+      detail::hybrid::stops_per_look(detail::thread_slot_count, 2) + std::uint64_t{10};
   std::thread([&] {
     ASSERT_GE(detail::take_thread_slot(), detail::thread_slot_count);
-    std::vector<timer_node*> all;
-    for (std::uint64_t i = 0; i < live; ++i) all.push_back(&start(second, [] {}));
-    for (std::uint64_t n = 1; n <= 3000; ++n) {
-      timer_node& t = start(second, [] {});
-      ASSERT_EQ(counts().live, live + 1) << n;
-      EXPECT_TRUE(detail::stop_timer(&t));
-      ASSERT_EQ(counts().live, live) << n;
+    std::vector<timer_node*> timers;
+    for (std::uint64_t n = 1; n <= all; ++n) timers.push_back(&start(second, [] {}));
+    ASSERT_EQ(counts().live, all);
+    for (std::uint64_t stopped = 1; stopped <= all; ++stopped) {
+      EXPECT_TRUE(detail::stop_timer(timers[stopped - 1]));
+      if (stopped > 10 && stopped < all - 20) continue;
+      ASSERT_EQ(counts().live, all - stopped);
       const detail::timer_totals totals = engine().totals();
-      ASSERT_EQ(totals.started, live + n);
-      ASSERT_EQ(totals.stopped, n);
-      detail::destroy_timer(t);
+      ASSERT_EQ(totals.started, all);
+      ASSERT_EQ(totals.stopped, stopped);
     }
-    for (timer_node* t : all) detail::destroy_timer(*t);
+    for (timer_node* t : timers) detail::destroy_timer(*t);
   }).join();
+}
+
+/// Also where time is simulated, and nothing else looks at timers that were destroyed.
+TEST_F(hybrid_engine, destroys_what_it_finds_stopped_when_it_is_asked_for_the_first_time) {
+  const auto payload = std::make_shared<int>(0);
+  for (const bool ahead : {false, true}) {
+    for (int i = 0; i < 10; ++i) {
+      detail::destroy_timer(start((i + 1) * ms, [payload] {}));
+    }
+    timer_node& last = start(second, [] {});
+    if (ahead) {
+      engine().look_ahead(0, now_ + second);
+    } else {
+      EXPECT_EQ(engine().next_exactly(0), now_ + second);
+    }
+    EXPECT_EQ(payload.use_count(), 1);
+    detail::destroy_timer(last);
+  }
 }
 
 /// Its host may not exist any more.

@@ -188,6 +188,16 @@ TEST_F(retry_test, does_not_wait_for_an_attempt_that_could_not_begin) {
   EXPECT_EQ(passed(), 100ms) << "the pause of 200 ms ends after the deadline";
 }
 
+TEST_F(retry_test, does_not_wait_for_an_attempt_just_when_the_context_is_done) {
+  auto [ctx, cancel] = with_timeout(background(), 300ms);
+  EXPECT_THROW(sim.run(retry(ctx, exact, failing(9))), std::runtime_error);
+  EXPECT_EQ(passed(), 100ms) << "the pause of 200 ms ends with the deadline";
+  auto [later, cancel_later] = with_timeout(background(), 300ms + 1ns);
+  at.clear();
+  EXPECT_ANY_THROW(sim.run(retry(later, exact, failing(9))));
+  EXPECT_THAT(at, ElementsAre(100ms, 200ms, 400ms));
+}
+
 TEST_F(retry_test, cancels_the_attempt_when_the_context_is_done) {
   auto [ctx, cancel] = with_timeout(background(), 250ms);
   bool ended = false;

@@ -222,6 +222,16 @@ TEST(simulation, says_when_its_engine_knows_no_time_that_late) {
   }
 }
 
+/// Of the thread that runs the simulation nothing is said: it waits for all the others.
+TEST(simulation, says_of_a_deadlock_what_each_task_waits_for_and_nothing_else) {
+  simulation sim({.start = time_point(12s + 34ns)});
+  const chan<int> never;
+  EXPECT_THAT([&] { sim.run([&]() -> task<> { co_await verge::recv(never); }); },
+              ThrowsMessage<deadlock>(testing::StrEq(
+                  "verge: deadlock at 12.000000034 s: everything is blocked and no timer is "
+                  "pending\n  task 1 waits for chan receive")));
+}
+
 TEST(simulation, says_that_the_timers_that_are_pending_never_come) {
   simulation sim({.engine = engine::processor_heap});
   const verge::timer never(std::chrono::nanoseconds::max());

@@ -62,7 +62,10 @@
 #include <verge/detail/lateness.h>
 #include <verge/endpoint.h>
 #include <verge/loop.h>
+#include <verge/runtime.h>
 #include <verge/select.h>
+#include <verge/simulation.h>
+#include <verge/time.h>
 
 namespace {
 
@@ -279,7 +282,7 @@ TEST(a_ring_of_events, gives_all_of_an_event_and_only_those_since_a_time) {
     ring.add_shared(
         {.time = 10 * i,
          .value = -i,
-         .what = i == 3 ? detail::trace_event::kind::reset : detail::trace_event::kind::callback,
+         .what = i == 3 ? detail::trace_event::kind::reset : detail::trace_event::kind::fire,
          .id = &id,
          .label = "label",
          .written = "written",
@@ -299,6 +302,21 @@ TEST(a_ring_of_events, gives_all_of_an_event_and_only_those_since_a_time) {
   EXPECT_STREQ(e.label, "label");
   EXPECT_STREQ(e.written, "written");
   EXPECT_EQ(e.code, &ring);
+}
+
+/// As of a processor that was idle when a recording began.
+TEST(a_ring_of_events, gives_what_began_before_a_time_and_ended_later) {
+  using kind = detail::trace_event::kind;
+  for (const kind what :
+       {kind::callback, kind::task, kind::idle, kind::fire, kind::start, kind::stop, kind::reset}) {
+    detail::trace_ring ring(8);
+    ring.add({.time = 10, .value = 5, .what = what});
+    const bool lasts = what == kind::callback || what == kind::task || what == kind::idle;
+    EXPECT_EQ(ring.since(10).events.size(), 1U);
+    EXPECT_EQ(ring.since(11).events.size(), lasts ? 1U : 0U);
+    EXPECT_EQ(ring.since(15).events.size(), lasts ? 1U : 0U);
+    EXPECT_EQ(ring.since(16).events.size(), 0U);
+  }
 }
 
 TEST(a_text_in_json, has_what_json_does_not_allow_as_numbers) {
@@ -765,6 +783,28 @@ TEST(a_thread_that_is_asked, says_all_that_is_known_of_what_it_runs) {
     return thread_probe::ask(::gettid()) && thread_probe::take(answer) && !answer.is_task &&
            answer.label == nullptr && answer.written == nullptr && answer.code == nullptr &&
            answer.place == nullptr;
+  }));
+}
+
+TEST(a_thread_that_is_asked, says_which_timers_callback_it_runs) {
+  EXPECT_TRUE(holds_in_a_child([] {
+    using detail::thread_probe;
+    if (!thread_probe::install()) return false;
+    simulation sim;
+    thread_probe::answer answer{};
+    std::atomic<bool> answered{false};
+    const auto t = after_func(std::chrono::seconds(1),
+                              [&] {
+                                thread_probe::listen();
+                                answered =
+                                    thread_probe::ask(::gettid()) && thread_probe::take(answer);
+                              },
+                              {.label = "label"});
+    sim.run_for(std::chrono::seconds(2));
+    return answered && !answer.is_task && answer.label != nullptr && answer.place != nullptr &&
+           answer.written != nullptr && answer.code == nullptr &&
+           std::string_view(answer.label) == "label" &&
+           std::string_view(answer.place).find("small_parts_test") != std::string_view::npos;
   }));
 }
 

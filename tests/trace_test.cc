@@ -195,17 +195,25 @@ TEST(trace, slices_do_not_overlap_where_tasks_block) {
   EXPECT_GT(events(all, "X").size(), 20);
 }
 
-TEST(trace, has_no_idle_time_of_a_processor_that_is_busy) {
+/// It was idle before the recording began.
+TEST(trace, has_the_idle_time_before_a_task_and_none_between_its_turns) {
   verge::runtime rt({.processors = 1});
-  const json all = rt.run([&]() -> verge::task<json> {
-    verge::trace recording(rt);
+  rt.run([] {});
+  ASSERT_TRUE(verge::test::eventually([&] { return is_idle(rt); }));
+  verge::trace recording(rt);
+  rt.run([]() -> verge::task<> {
     for (int i = 0; i < 20; ++i) co_await verge::yield();
-    recording.stop();
-    co_return written(recording);
   });
+  recording.stop();
+  const json all = written(recording);
+  expect_schema(all);
+  expect_nesting(all);
   const auto slices = events(all, "X");
-  EXPECT_GE(slices.size(), 19U);
-  for (const json& e : slices) EXPECT_EQ(e["cat"].text, "task");
+  ASSERT_GE(slices.size(), 20U);
+  EXPECT_EQ(slices[0]["cat"].text, "idle");
+  EXPECT_EQ(slices[0]["ts"].number, 0);
+  EXPECT_GT(slices[0]["dur"].number, 0);
+  for (std::size_t i = 1; i < 20; ++i) EXPECT_EQ(slices[i]["cat"].text, "task") << i;
 }
 
 TEST(trace, says_what_it_has_lost) {

@@ -46,7 +46,7 @@ trace_ring::contents trace_ring::since(std::int64_t begin) const {
     trace_event e;
     if (!read(n, e)) {
       ++all.lost;
-    } else if (e.time >= begin) {
+    } else if (e.end() >= begin) {
       all.events.push_back(e);
     }
   }

@@ -33,6 +33,11 @@ struct trace_event {
   const char* label{nullptr};
   const char* written{nullptr};
   const void* code{nullptr};
+
+  /// What lasts ends when it has taken its time, all else when it happens.
+  [[nodiscard]] std::int64_t end() const noexcept {
+    return what <= kind::idle ? time + value : time;
+  }
 };
 
 class trace_ring {
@@ -51,7 +56,7 @@ class trace_ring {
     write(written_.fetch_add(1, std::memory_order_relaxed), e);
   }
 
-  /// The events since then, oldest first, and how many of them are lost.
+  /// The events that ended since then, oldest first, and how many of them are lost.
   struct contents {
     std::vector<trace_event> events;
     std::uint64_t lost{0};

@@ -108,11 +108,11 @@ struct made_pair {
 };
 
 made_pair socket_pair(int type) {
+  const net_home home = net_home::here();
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return {{}, {}, last_error()};
   }
-  const net_home home = net_home::here();
   const io_descriptor::traits t{
       .socket = true, .tcp = false, .stream = type == SOCK_STREAM, .pipe = false};
   auto [first, error] = adopt_socket(ends[0], t, home);
@@ -218,12 +218,15 @@ result<fd> fd::adopt(int number) {
 result<pipe_ends> make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_NONBLOCK | O_CLOEXEC) != 0) return {{}, last_error()};
-  result<fd> from = fd::adopt(ends[0]);
-  result<fd> to = fd::adopt(ends[1]);
-  if (!from.error && !to.error) return {{std::move(*from), std::move(*to)}, {}};
-  if (from.error) ::close(ends[0]);
-  if (to.error) ::close(ends[1]);
-  return {{}, from.error ? from.error : to.error};
+  detail::file_descriptor first(ends[0]);
+  detail::file_descriptor second(ends[1]);
+  result<fd> from = fd::adopt(first.get());
+  if (from.error) return {{}, from.error};
+  first.release();
+  result<fd> to = fd::adopt(second.get());
+  if (to.error) return {{}, to.error};
+  second.release();
+  return {{std::move(*from), std::move(*to)}, {}};
 }
 
 // ---- Streams

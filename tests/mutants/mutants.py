@@ -53,7 +53,7 @@ TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test whee
   inspect_test orders_test conformance_test label_test group_test retry_test grid_test
   default_runtime_test chosen_runtime_test quad_heap_memory_test quad_heap_walk_test
   state_machine_memory_test state_machine_explorer_test context_cost_test without_monitor_test hybrid_timers_test
-  late_thread_test stall_lock_test""".split()
+  late_thread_test stall_lock_test net_failures_test""".split()
 # Of the library, what orders_test has compiled for its hooks (tests/CMakeLists.txt).
 TRACED = """base/fence base/short_lock chan/chan chan/select context/callback context/context context/scope
   engine/clockwork engine/dead_nodes engine/hybrid engine/make_engine memory/slab_pool memory/slab_trim
