@@ -624,8 +624,11 @@ TEST_F(hybrid_engine, destroys_what_it_finds_stopped_when_it_is_asked_for_the_fi
   const auto payload = std::make_shared<int>(0);
   for (const bool ahead : {false, true}) {
     for (int i = 0; i < 10; ++i) {
-      detail::destroy_timer(start((i + 1) * ms, [payload] {}));
+      timer_node& t = start((i + 1) * ms, [payload] {});
+      EXPECT_TRUE(detail::stop_timer(&t));
+      timers().release(t);
     }
+    EXPECT_EQ(payload.use_count(), 11) << "their entries keep them";
     timer_node& last = start(second, [] {});
     if (ahead) {
       engine().look_ahead(0, now_ + second);

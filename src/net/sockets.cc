@@ -16,6 +16,9 @@
 #include <array>
 #include <cerrno>
 #include <new>
+#include <utility>
+
+#include <base/file_descriptor.h>
 
 namespace verge {
 
