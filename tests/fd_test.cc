@@ -323,6 +323,10 @@ TEST(the_number_zero, is_as_good_as_any_other) {
   rt.run([&]() -> task<> {
     free_zero();
     {
+      const auto listens = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+      EXPECT_EQ(listens.native_handle(), 0);
+    }
+    {
       auto [from, to] = make_pipe().or_throw();
       EXPECT_EQ(from.native_handle(), 0);
       auto reader = go([&f = from]() -> task<> {

@@ -640,6 +640,44 @@ TEST_F(hybrid_engine, destroys_what_it_finds_stopped_when_it_is_asked_for_the_fi
   }
 }
 
+/// Also where the memory of another timer is used again.
+TEST_F(hybrid_engine, makes_nodes_that_do_nothing_yet) {
+  for (int i = 0; i < 3; ++i) {
+    const timer_node& t = timers().make();
+    EXPECT_EQ(t.does.load(), nullptr);
+    EXPECT_EQ(t.run, nullptr);
+    EXPECT_EQ(t.next, nullptr);
+    EXPECT_EQ(t.refs, 1U);
+    EXPECT_EQ(t.runs, 0U);
+    timers().free(const_cast<timer_node&>(t));
+    timer_node& used = start(ms, [] {});
+    check_at(now_ + ms);
+    detail::destroy_timer(used);
+  }
+}
+
+class telling_engine : public hybrid_engine {
+ public:
+  void timer_fired(std::int64_t when, std::int64_t now) noexcept override {
+    hybrid_engine::timer_fired(when, now);
+    told_.push_back(when);
+  }
+
+ protected:
+  std::vector<std::int64_t> told_;
+};
+
+TEST_F(telling_engine, tells_its_host_of_each_timer_that_fires) {
+  const std::int64_t begin = now_;
+  std::vector<timer_node*> timers;
+  for (int i = 1; i <= 5; ++i) timers.push_back(&start(i * second, [] {}));
+  detail::stop_timer(timers[2]);
+  check_at(begin + 4 * second);
+  EXPECT_EQ(told_,
+            (std::vector<std::int64_t>{begin + second, begin + 2 * second, begin + 4 * second}));
+  for (timer_node* t : timers) detail::destroy_timer(*t);
+}
+
 /// Its host may not exist any more.
 class drained_engine : public hybrid_engine {
  protected:

@@ -308,6 +308,16 @@ TEST_P(hybrid_timer, that_another_is_entering_is_left_to_that_with_its_time_alon
   EXPECT_EQ(t_.references, 1);
 }
 
+TEST_P(hybrid_timer, that_another_is_entering_and_is_stopped_while_it_is_put_off_was_idle) {
+  start(at + 60 * s);
+  t_.word.value |= hybrid_word::entering;
+  before_swap(0, [&] { stop(); });
+  EXPECT_EQ(put_off_to(at), change::was_idle);
+  EXPECT_FALSE(other.does) << "the race did not take place";
+  EXPECT_EQ(hybrid_word::due(word()), at);
+  EXPECT_NE(word() & hybrid_word::entering, 0U);
+}
+
 TEST_P(hybrid_timer, that_another_is_entering_becomes_periodic_when_that_has_left) {
   start(at + 60 * s);
   t_.word.value |= hybrid_word::entering;

@@ -77,6 +77,10 @@ json stats(const verge::inspector& with, const std::string& query = {}) {
 
 verge::inspector_options anywhere() { return {.at = verge::endpoint::loopback(0)}; }
 
+TEST(inspector, is_at_a_port_of_this_machine_alone_unless_told_otherwise) {
+  EXPECT_EQ(verge::inspector_options().at, verge::endpoint::loopback(6060));
+}
+
 TEST(inspector, serves_a_page_that_loads_nothing_from_elsewhere) {
   verge::runtime rt({.processors = 2});
   const verge::inspector page(rt, anywhere());
@@ -232,6 +236,16 @@ TEST(inspector, shows_no_wheel_of_an_engine_that_is_none) {
   verge::runtime rt({.processors = 1, .engine = verge::engine::processor_heap});
   const verge::inspector page(rt, anywhere());
   EXPECT_THAT(get(page, "/stats.json").body, testing::Not(HasSubstr("\"wheel\"")));
+}
+
+TEST(inspector, shows_no_times_of_an_engine_that_cannot_tell_them) {
+  verge::runtime rt({.processors = 1, .engine = verge::engine::global_heap});
+  const verge::inspector page(rt, anywhere());
+  const auto t = verge::after_func(rt, 1h, [] {});
+  const json all = stats(page);
+  EXPECT_EQ(all["totals"]["pending"].number, 1);
+  EXPECT_EQ(all["due"]["sampled"].number, 0);
+  EXPECT_EQ(all["due"]["overdue"].number, 0);
 }
 
 TEST(inspector, of_many_timers_looks_at_some) {

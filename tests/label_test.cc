@@ -231,6 +231,21 @@ TEST(label, has_the_number_of_its_pending_timers) {
   EXPECT_EQ(of(rt, "few").pending, 0);
 }
 
+TEST(label, those_beyond_a_hundred_are_counted_as_others) {
+  verge::runtime rt({.processors = 1});
+  std::vector<std::string> texts;
+  std::vector<verge::timer> timers;
+  for (int i = 0; i < 150; ++i) {
+    texts.push_back("label " + std::to_string(i));
+    timers.push_back(verge::after_func(rt, 1h, [] {}, {.label = texts.back().c_str()}));
+  }
+  const auto all = rt.stats().labels;
+  EXPECT_EQ(all.size(), 101U);
+  std::uint64_t others = 0;
+  for (const auto& l : all) others += l.place == "others" ? l.pending : 0;
+  EXPECT_EQ(others, 50U);
+}
+
 TEST(label, timers_of_one_name_and_several_types_are_counted_together) {
   verge::runtime rt({.processors = 1});
   const auto make = [&](auto f, auto where) {

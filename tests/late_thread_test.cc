@@ -3,7 +3,10 @@
 // A thread loses its core between two steps of an agreement on wake-ups, and what happens meanwhile
 // is the worst. Without the monitor, so that what is missed then hangs.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <verge/chan.h>
 #include <verge/fd.h>
 #include <verge/runtime.h>
@@ -13,6 +16,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -153,6 +157,45 @@ TEST(a_processor, that_is_not_to_be_retired_after_all_is_used_while_its_task_blo
     if (!stuck) break;
   }
 }
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // whose locks a fork may leave
+
+/// A thread loses its core while it sets a deadline; meanwhile another one forks.
+TEST(a_descriptor, is_closed_in_the_child_of_a_fork_whichever_locks_were_held) {
+  for (int n = 1;; ++n) {
+    const auto rt = without_monitor(1);
+    const as_default here(*rt);
+    detail::live_scheduler& s = scheduler_of(*rt);
+    pipe_ends ends = make_pipe().or_throw();
+    ASSERT_TRUE(eventually_idle(s));
+    stuck_at point(n, &is_the_unlucky);
+    std::atomic<bool> done{false};
+    std::thread unlucky([&] {
+      const as_default there(*rt);
+      is_to_be_stuck = true;
+      ends.from.set_deadline(clock::now() + 1h);
+      is_to_be_stuck = false;
+      done = true;
+    });
+    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
+    const bool stuck = stuck_at::reached();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);
+      const int number = ends.from.native_handle();
+      ends.from.close();
+      std::_Exit(::fcntl(number, F_GETFD) < 0 ? 0 : 1);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "at call " << n;
+    stuck_at::let_go();
+    unlucky.join();
+    if (!stuck) break;
+  }
+}
+
+#endif
 
 /// The holder of processor 0 loses its core while it fires its timers.
 class slow_engine : public fake_engine {

@@ -328,6 +328,8 @@ TEST(endpoint, is_written_as_it_is_read) {
   EXPECT_EQ(endpoint::any_v6(80).to_string(), "[::]:80");
   EXPECT_EQ(endpoint::parse("[::1]:443")->port(), 443);
   EXPECT_EQ(endpoint().to_string(), "");
+  EXPECT_EQ(endpoint().port(), 0);
+  EXPECT_EQ(endpoint::parse("/run/x")->port(), 0);
   EXPECT_FALSE(endpoint::loopback(1) == endpoint::loopback(2));
 }
 

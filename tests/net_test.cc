@@ -171,6 +171,17 @@ TEST_F(net, a_listener_may_use_its_address_again) {
   EXPECT_NE(on, 0);
 }
 
+TEST_F(net, several_may_listen_at_one_address_if_all_of_them_say_so) {
+  const as_default here(rt);
+  const auto first = tcp_listener::listen(endpoint::loopback(0), {.reuse_port = true}).or_throw();
+  const endpoint at = first.local().or_throw();
+  EXPECT_FALSE(tcp_listener::listen(at, {.reuse_port = true}).error);
+  EXPECT_EQ(tcp_listener::listen(at).error, std::errc::address_in_use);
+  const auto alone = tcp_listener::listen(endpoint::loopback(0)).or_throw();
+  EXPECT_EQ(tcp_listener::listen(alone.local().or_throw(), {.reuse_port = true}).error,
+            std::errc::address_in_use);
+}
+
 TEST_F(net, a_deadline_to_read_leaves_writes_alone) {
   auto [near, far] = connect();
   rt.run([&, &near = near]() -> task<> {

@@ -13,6 +13,8 @@
 #include <verge/time.h>
 
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -430,6 +433,25 @@ TEST(realtime_priority, is_left_to_a_callback_that_has_just_begun) {
   of_thread.since = 10 * second;
   EXPECT_TRUE(looked_at(10 * second + 1));
   EXPECT_FALSE(looked_at(11 * second));
+}
+
+/// In a process of its own, which has no privileges.
+TEST(realtime_priority, that_is_refused_is_said_with_the_error) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+    ::setrlimit(RLIMIT_RTPRIO, &none);
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) std::_Exit(3);
+    detail::realtime priority(1);
+    detail::realtime::state of_thread;
+    if (priority.error() != 0 || priority.granted()) std::_Exit(4);
+    priority.raise(of_thread);
+    std::_Exit(priority.error() == EPERM && !priority.granted() && !of_thread.raised ? 0 : 5);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(realtime_priority, is_refused_if_there_is_no_such_priority) {

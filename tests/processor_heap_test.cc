@@ -226,6 +226,31 @@ TEST(processor_heap, takes_off_what_was_stopped_when_that_is_more_than_a_quarter
   for (timer_node* t : timers) detail::destroy_timer(*t);
 }
 
+/// So that starting and stopping timers one after the other does not pile them up.
+TEST(processor_heap, takes_off_up_to_eight_that_are_stopped_and_first_with_each_start) {
+  world w;
+  std::vector<timer_node*> all;
+  for (int i = 0; i < 20; ++i) {
+    timer_node& t = w.start(second + i, [] {});
+    ASSERT_TRUE(w.engine().stop(t));
+    w.timers().release(t);
+    all.push_back(&w.start(3600 * second, [] {}));
+  }
+  EXPECT_LE(w.nodes(), 21U);
+  std::vector<timer_node*> first;
+  for (int i = 0; i < 20; ++i) first.push_back(&w.start(second + i, [] {}));
+  for (timer_node* t : first) {
+    ASSERT_TRUE(w.engine().stop(*t));
+    w.timers().release(*t);
+  }
+  EXPECT_EQ(w.nodes(), 40U);
+  all.push_back(&w.start(3600 * second, [] {}));
+  EXPECT_EQ(w.nodes(), 41U - 8U);
+  all.push_back(&w.start(3600 * second, [] {}));
+  EXPECT_EQ(w.nodes(), 42U - 16U);
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
 /// No worker checks its timers.
 TEST(processor_heap, has_no_more_that_are_stopped_than_others_though_a_thread_only_resets) {
   world w;

@@ -214,6 +214,22 @@ TEST_F(retry_test, cancels_the_attempt_when_the_context_is_done) {
   EXPECT_EQ(passed(), 250ms);
 }
 
+TEST_F(retry_test, does_not_ask_for_another_attempt_when_the_context_is_done) {
+  int asked = 0;
+  for (const bool by_deadline : {false, true}) {
+    auto [ctx, cancel] = with_cancel(background());
+    auto [late, cancel_late] = with_timeout(background(), 50ms);
+    const auto attempt = [&, &cancel = cancel]() -> task<int> {
+      if (!by_deadline) cancel();
+      co_await verge::sleep(1h);
+      co_return 1;
+    };
+    const auto again = [&](const retry_failure&) { return ++asked != 0; };
+    EXPECT_THROW(sim.run(retry(by_deadline ? late : ctx, exact, attempt, again)), context_error);
+  }
+  EXPECT_EQ(asked, 0);
+}
+
 TEST_F(retry_test, ends_a_pause_when_the_context_is_cancelled) {
   const auto [ctx, cancel] = with_cancel(background());
   const auto soon = after_func(150ms, [&c = cancel] { c(); });

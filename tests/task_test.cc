@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <coroutine>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -442,6 +443,39 @@ TEST(a_thread, that_has_run_tasks_is_in_no_loop_of_coroutines) {
   });
   s.run();
   EXPECT_EQ(h.join(), 42);
+  EXPECT_EQ(detail::current_loop, nullptr);
+}
+
+/// As the coroutines of another library do.
+struct resumed_by_hand {
+  std::coroutine_handle<>& handle;
+  static bool await_ready() noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> h) const noexcept { handle = h; }
+  static void await_resume() noexcept {}
+};
+
+TEST(a_task, that_other_code_resumes_ends_and_is_joined) {
+  stepper s;
+  std::coroutine_handle<> handle;
+  std::vector<int> order;
+  const auto inner = [&]() -> task<int> {
+    co_await resumed_by_hand{handle};
+    order.push_back(1);
+    co_return 20;
+  };
+  auto h = go([&]() -> task<int> {
+    const int got = co_await inner();
+    order.push_back(2);
+    co_return got + co_await answer();
+  });
+  s.run();
+  ASSERT_TRUE(handle);
+  EXPECT_FALSE(h.done());
+  ASSERT_EQ(detail::current_job(), nullptr);
+  handle.resume();
+  EXPECT_THAT(order, ElementsAre(1, 2));
+  EXPECT_TRUE(h.done());
+  EXPECT_EQ(h.join(), 62);
   EXPECT_EQ(detail::current_loop, nullptr);
 }
 

@@ -285,6 +285,38 @@ TEST(timer_wheel, is_swept_wherever_its_only_slots_are) {
   }
 }
 
+/// The slot that is being emptied is passed over, and those below it are swept.
+TEST(timer_wheel, is_swept_while_a_slot_is_being_emptied) {
+  struct owner_type {
+    void prefetch(std::uint32_t) {}
+    static std::int64_t when(std::uint32_t id, std::uint32_t) { return time_of(id); }
+    static bool stale(std::uint32_t id, std::uint32_t) { return id % 2 == 0; }
+    static std::int64_t time_of(std::uint32_t id) {
+      return (std::int64_t{id <= 2000 ? 3 : 9} << (near_bits + digit_bits)) + 97 * id;
+    }
+  } owner;
+  wheel_type w;
+  for (std::uint32_t id = 1; id <= 2100; ++id) w.insert(owner_type::time_of(id), id, 0);
+  unsigned steps = 3;
+  ASSERT_FALSE(w.ready(owner_type::time_of(1) - 1000, owner, steps)) << "it is not yet time";
+  const std::size_t before = w.size();
+  unsigned more = 2;
+  ASSERT_FALSE(w.ready(owner_type::time_of(1), owner, more)) << "it has 2000 entries";
+  ASSERT_EQ(w.size(), before);
+  int calls = 0;
+  while (!w.sweep(owner, 1)) ASSERT_LT(++calls, 200);
+  ASSERT_EQ(w.describe_violation(), "");
+  EXPECT_LT(w.size(), before);
+  unsigned all = 100'000;
+  std::int64_t last = 0;
+  while (w.ready(std::int64_t{1} << 40, owner, all)) {
+    EXPECT_GE(w.front().when, last);
+    last = w.front().when;
+    w.pop();
+  }
+  EXPECT_TRUE(w.empty());
+}
+
 /// Every second one is out of date: in the heap, in small slots, and in slots of many chunks.
 TEST(timer_wheel, drops_what_is_out_of_date_wherever_it_is) {
   struct owner_type {

@@ -101,6 +101,44 @@ TEST(a_worker, looks_at_the_global_queue_first_now_and_then_and_after_a_task_tha
   EXPECT_EQ(first_after[1], rounds);
 }
 
+/// What a thread makes ready then may have been destroyed.
+TEST(a_runtime, that_has_ended_queues_nothing_any_more) {
+  const auto rt = without_monitor(1);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  s.stop();
+  detail::runnable r{[](detail::runnable&) noexcept { FAIL() << "the runtime has ended"; }};
+  s.ready(r);
+  s.ready_next(r);
+  s.ready_last(r);
+  EXPECT_EQ(s.take_leftover(), nullptr);
+}
+
+/// A task waits for bytes, and is woken for them; before it runs, its descriptor is closed.
+TEST(a_read, whose_descriptor_is_closed_before_it_takes_what_has_come_is_told) {
+  const auto rt = without_monitor(1);
+  const as_default here(*rt);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  s.limit_spares(0);
+  pipe_ends ends = make_pipe().or_throw();
+  auto reads = rt->spawn([&ends]() -> task<io_result> {
+    char c = 0;
+    co_return co_await ends.from.read_some({&c, 1});
+  });
+  ASSERT_TRUE(eventually([&] { return rt->stats().tasks_waiting == 1; }));
+  ASSERT_TRUE(eventually_idle(s));
+  blockers busy;
+  rt->spawn(busy.block()).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  const verge::timer breaks = wake_sleeper(*rt, s);
+  ASSERT_TRUE(ends.to.write_all("x").wait());
+  s.as_watched().sysmon_look(detail::true_now() + 11 * ms);  // which finds the bytes
+  ends.from.close();
+  busy.release();
+  const io_result got = reads.join();
+  EXPECT_EQ(got.error, net_errc::closed);
+  EXPECT_EQ(got.bytes, 0U);
+}
+
 TEST(a_task, that_has_blocked_has_a_processor_again) {
   const auto rt = without_monitor(2);
   EXPECT_TRUE(eventually([&] {

@@ -53,7 +53,8 @@ TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test whee
   inspect_test orders_test conformance_test label_test group_test retry_test grid_test
   default_runtime_test chosen_runtime_test quad_heap_memory_test quad_heap_walk_test
   state_machine_memory_test state_machine_explorer_test context_cost_test without_monitor_test hybrid_timers_test
-  late_thread_test stall_lock_test net_failures_test""".split()
+  late_thread_test stall_lock_test net_failures_test timer_failures_test
+  deadlines_test""".split()
 # Of the library, what orders_test has compiled for its hooks (tests/CMakeLists.txt).
 TRACED = """base/fence base/short_lock chan/chan chan/select context/callback context/context context/scope
   engine/clockwork engine/dead_nodes engine/hybrid engine/make_engine memory/slab_pool memory/slab_trim
@@ -61,7 +62,7 @@ TRACED = """base/fence base/short_lock chan/chan chan/select context/callback co
   timer/callback timer/handle""".split()
 # Those that are built with the address sanitizer as well, which finds what is leaked or used after its end.
 SANITIZED = """context_test context_callback_test time_test runtime_end_test processor_heap_test fd_test
-  channel_end_test timer_wheel_test""".split()
+  channel_end_test timer_wheel_test timer_failures_test""".split()
 # Of these only some are run: the others take minutes; or compare how many states there are with and
 # without what the switches add.
 FILTERS = {"hybrid_explorer_test": "*-*has_no_state*",
