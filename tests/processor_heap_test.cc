@@ -226,6 +226,16 @@ TEST(processor_heap, takes_off_what_was_stopped_when_that_is_more_than_a_quarter
   for (timer_node* t : timers) detail::destroy_timer(*t);
 }
 
+TEST(processor_heap, says_how_much_memory_it_has) {
+  world w;
+  const std::size_t before = w.engine().bytes();
+  EXPECT_GT(before, 0U);
+  std::vector<timer_node*> all;
+  for (int i = 0; i < 1000; ++i) all.push_back(&w.start(second, [] {}));
+  EXPECT_GE(w.engine().bytes(), before + 16'000);
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
 /// So that starting and stopping timers one after the other does not pile them up.
 TEST(processor_heap, takes_off_up_to_eight_that_are_stopped_and_first_with_each_start) {
   world w;

@@ -192,6 +192,7 @@ TEST(timer_wheel, keeps_what_is_far_out_of_the_heap_and_gives_all_memory_back) {
     EXPECT_TRUE(w.empty());
     w.insert(1 << 30, 1, 0);
     EXPECT_EQ(in_use, 1);
+    EXPECT_EQ(w.bytes(), 512U) << "of a chunk, with what the pool adds to it";
   }
   EXPECT_EQ(in_use, 0);
 }

@@ -101,6 +101,27 @@ TEST(a_worker, looks_at_the_global_queue_first_now_and_then_and_after_a_task_tha
   EXPECT_EQ(first_after[1], rounds);
 }
 
+/// One in 17 turns is measured; and none of those that were not is a sample, though it blocks.
+TEST(samples, are_of_turns_that_were_measured) {
+  const auto rt = without_monitor(1);
+  const std::int64_t begin = detail::true_now();
+  rt->run([]() -> task<> {
+    for (int i = 0; i < 200; ++i) {
+      co_await go([] { blocking([] {}); });
+      co_await verge::yield();
+    }
+  });
+  std::size_t samples = 0;
+  scheduler_of(*rt).all_processors().for_each([&](const detail::processor& p) {
+    for (const detail::trace_event& e : p.samples.since(0).events) {
+      ++samples;
+      EXPECT_GE(e.time, begin - ms);
+      EXPECT_LE(e.end(), detail::true_now() + ms);
+    }
+  });
+  EXPECT_GT(samples, 10U);
+}
+
 /// What a thread makes ready then may have been destroyed.
 TEST(a_runtime, that_has_ended_queues_nothing_any_more) {
   const auto rt = without_monitor(1);
@@ -293,6 +314,16 @@ TEST(the_monitor, gives_a_spinning_worker_time) {
     s.as_watched().sysmon_look(now);
     return s.as_watched().look_by() == now + detail::monitor::called_sleep;
   }));
+  fake.engine().set(0, 0);
+  s.as_watched().sysmon_look(detail::true_now());  // nothing is wanted: it forgets what it has seen
+  fake.engine().set(0, detail::true_now() - 20 * ms);
+  const std::int64_t begin = detail::true_now();
+  for (const std::int64_t after : {std::int64_t{0}, ms / 2, ms * 9 / 10}) {
+    s.as_watched().sysmon_look(begin + after);
+    EXPECT_EQ(s.running(), 2U) << "after " << after;
+  }
+  s.as_watched().sysmon_look(begin + ms * 9 / 10 + 1);
+  EXPECT_EQ(s.running(), 3U) << "another one is started";
 }
 
 /// One of two processors is held by a task that waits for the test, which counts looks for it: then
