@@ -431,8 +431,7 @@ TEST(chan, cannot_be_larger_than_memory) {
   EXPECT_THROW(chan<int>(SIZE_MAX / 4), std::invalid_argument);
 }
 
-// ---- The internal interface of timers
-// ----------------------------------------------------------------------
+// ---- The internal interface of timers -----------------------------------------------------------
 
 TEST(chan_state, can_be_filled_and_emptied_under_its_lock) {
   stepper s;
