@@ -132,8 +132,8 @@ TEST_P(without_resources, a_connection_is_made_or_the_error_is_told) {
   });
 }
 
-/// The heap of all timers grows now and then. The deadline of the other direction would not need
-/// that memory any more.
+/// The heap of all timers grows now and then, for which it asks twice. The deadline of the other
+/// direction would get that memory.
 TEST(a_deadline, for_which_there_is_no_memory_is_not_set_and_the_error_is_told) {
   runtime rt({.processors = 1, .engine = engine::global_heap});
   const as_default here(rt);
@@ -142,7 +142,7 @@ TEST(a_deadline, for_which_there_is_no_memory_is_not_set_and_the_error_is_told) 
   for (int i = 0; i < 100; ++i) {
     pipes.push_back(make_pipe().or_throw());
     const auto due = clock::now() + 1h;
-    fail(resource::memory, 1, 1);
+    fail(resource::memory, 1, 2);
     const std::error_code error = pipes.back().from.set_deadline(due);
     const bool made = has_failed();
     fail_no_more();

@@ -226,6 +226,22 @@ TEST(processor_heap, takes_off_what_was_stopped_when_that_is_more_than_a_quarter
   for (timer_node* t : timers) detail::destroy_timer(*t);
 }
 
+class woken_world final : public lone_engine {
+ public:
+  woken_world() : lone_engine(verge::engine::processor_heap) {}
+  void wake_net_poller(std::int64_t when) noexcept override { woken_for.push_back(when - now_); }
+  std::vector<std::int64_t> woken_for;
+};
+
+TEST(processor_heap, wakes_the_poller_for_each_timer_that_comes_first) {
+  woken_world w;
+  std::vector<timer_node*> all;
+  for (const int n : {3, 2, 5, 2, 1, 4}) all.push_back(&w.start(n * second, [] {}));
+  EXPECT_EQ(w.woken_for,
+            (std::vector<std::int64_t>{3 * second, 2 * second, 2 * second, 1 * second}));
+  for (timer_node* t : all) detail::destroy_timer(*t);
+}
+
 TEST(processor_heap, says_how_much_memory_it_has) {
   world w;
   const std::size_t before = w.engine().bytes();
