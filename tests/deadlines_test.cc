@@ -174,7 +174,7 @@ TEST_P(deadlines, may_be_later_than_any_timer_of_the_engine) {
   expect_to_pass(io_direction::read, begin_ + far);
 }
 
-TEST_P(deadlines, wake_who_waits_in_their_direction_and_say_why) {
+TEST_P(deadlines, wake_the_party_that_waits_in_their_direction_and_say_why) {
   party reads;
   party writes;
   detail::io_waiting read_node;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sockets and deadlines for which there is no memory, or no descriptor: each request is refused in
-// its turn, and each operation either says so or has done all that it should.
+// Sockets for which there is no memory, or no descriptor: each request is refused in its turn, and
+// each operation either says so or has done all that it should.
 
 #include <gtest/gtest.h>
 #include <verge/fd.h>
@@ -9,22 +9,18 @@
 #include <verge/runtime.h>
 
 #include <array>
-#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <new>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <support/as_default.h>
 #include <support/failures.h>
 
 namespace verge::test {
 namespace {
-
-using namespace std::chrono_literals;
 
 std::ptrdiff_t open_descriptors() {
   using std::filesystem::directory_iterator;
@@ -130,32 +126,6 @@ TEST_P(without_resources, a_connection_is_made_or_the_error_is_told) {
     auto far = listener.accept().wait().or_throw();
     expect_connected(near.value, far);
   });
-}
-
-/// The heap of all timers grows now and then, for which it asks twice. The deadline of the other
-/// direction would get that memory.
-TEST(a_deadline, for_which_there_is_no_memory_is_not_set_and_the_error_is_told) {
-  runtime rt({.processors = 1, .engine = engine::global_heap});
-  const as_default here(rt);
-  std::vector<pipe_ends> pipes;
-  int refused = 0;
-  for (int i = 0; i < 100; ++i) {
-    pipes.push_back(make_pipe().or_throw());
-    const auto due = clock::now() + 1h;
-    fail(resource::memory, 1, 2);
-    const std::error_code error = pipes.back().from.set_deadline(due);
-    const bool made = has_failed();
-    fail_no_more();
-    if (made) {
-      ++refused;
-      EXPECT_EQ(error, std::errc::not_enough_memory);
-      EXPECT_FALSE(pipes.back().from.set_deadline(due));
-    } else {
-      EXPECT_FALSE(error);
-    }
-    EXPECT_EQ(rt.stats().total.timers_live, pipes.size());
-  }
-  EXPECT_GE(refused, 2);
 }
 
 }  // namespace

@@ -15,8 +15,10 @@
 #include <utility>
 
 #include <base/this_thread.h>
-#include <support/failures.h>
 #include <support/lone_engine.h>
+
+// After the headers that declare what it replaces.
+#include <support/failures.h>
 
 namespace verge::test {
 namespace {
