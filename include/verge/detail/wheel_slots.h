@@ -60,9 +60,6 @@ class wheel_slots {
   [[nodiscard]] bool uses_level(int level) const noexcept {
     return (used_levels_ >> level & 1) != 0;
   }
-  [[nodiscard]] bool uses(int place) const noexcept {
-    return (used_[place / 64] >> (place % 64) & 1) != 0;
-  }
   /// The used slots of a level, a bit for each.
   [[nodiscard]] std::uint64_t used(int level) const noexcept { return used_[level]; }
   /// The first used slot. Lower levels come before higher ones: they lie within the wheel's own
