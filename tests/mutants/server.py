@@ -23,7 +23,7 @@ mutants.TREE = TREE = mutants.WORK / "tree"
 mutants.BUILD = mutants.WORK / "build"
 mutants.COPIED = ["server", "tests/support", "src", "include", "http1", "clients/cpp"]
 mutants.TESTS = """model_test parser_test once_test broker_test push_rules_test simulated_test history_test
-  recurring_test forecast_test beanstalk_behaviour_test""".split()
+  recurring_test forecast_test text_test beanstalk_behaviour_test""".split()
 mutants.SANITIZED = []
 mutants.FLAGS = ["-std=c++20", "-w", "-pthread", f"-I{TREE}/server", f"-I{TREE}/include", f"-I{TREE}/src",
                  f"-I{TREE}", f"-I{TREE}/server/tests", f"-I{TREE}/tests", f"-I{TREE}/clients/cpp",
