@@ -69,7 +69,6 @@ TEST(a_task, that_wakes_two_others_has_a_worker_started_for_the_first) {
   EXPECT_TRUE(eventually([&] { return received == 2; }));
 }
 
-/// Unless other workers look for something to run with both of them just then.
 /// What other threads have queued comes after what the processor has itself; but before it in one
 /// of 61 looks, and if a task has just yielded.
 TEST(a_worker, looks_at_the_global_queue_first_now_and_then_and_after_a_task_that_yields) {
@@ -160,6 +159,7 @@ TEST(a_read, whose_descriptor_is_closed_before_it_takes_what_has_come_is_told) {
   EXPECT_EQ(got.bytes, 0U);
 }
 
+/// Unless other workers look for something to run with both of them just then.
 TEST(a_task, that_has_blocked_has_a_processor_again) {
   const auto rt = without_monitor(2);
   EXPECT_TRUE(eventually([&] {
