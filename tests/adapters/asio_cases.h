@@ -271,15 +271,22 @@ struct handler_with_allocator {
 };
 
 TEST(asio_timer, uses_the_handlers_allocator_and_has_freed_all_when_it_is_called) {
-  io_context io;
-  timer t(io, 1ms);
-  const auto live = std::make_shared<int>(0);
-  int seen = -1;
-  t.async_wait(handler_with_allocator{live, &seen});
-  EXPECT_EQ(*live, 1);
-  io.run();
-  EXPECT_EQ(seen, 0);
-  EXPECT_EQ(live.use_count(), 1);
+  for (const bool is_cancelled : {false, true}) {
+    io_context io;
+    timer t(io, is_cancelled ? timer::duration(1h) : timer::duration(1ms));
+    const auto live = std::make_shared<int>(0);
+    int seen = -1;
+    t.async_wait(handler_with_allocator{live, &seen});
+    if (is_cancelled) {
+      EXPECT_EQ(*live, 1);
+      t.cancel();
+    } else {
+      EXPECT_GE(*live, 1) << "one more if it is due already";
+    }
+    io.run();
+    EXPECT_EQ(seen, 0);
+    EXPECT_EQ(live.use_count(), 1);
+  }
 }
 
 #if VERGE_TEST_SLOTS
