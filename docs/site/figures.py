@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The figures of the README, from docs/benchmarks.json: how many workloads verge is ahead in, even and behind,
-the table, lateness at the median, and the versions of what it is compared with.
+the table, lateness at the median, and the versions of what it is compared with; and the tables of docs/benchmarks.md.
 
-usage: figures.py            the README has these figures: else it says which line differs, and fails
+usage: figures.py            they have these figures: else it says which line differs, and fails
        figures.py --write    puts them in
 """
 
@@ -11,6 +11,8 @@ import json
 import pathlib
 import re
 import sys
+
+import benchmark_tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS = "verge/hybrid"
@@ -121,19 +123,22 @@ def filled_in(text, report):
 
 
 def main():
-    readme = ROOT / "README.md"
     report = Report(json.loads((ROOT / "docs/benchmarks.json").read_text()))
-    text = readme.read_text()
-    right = filled_in(text, report)
-    if "--write" in sys.argv:
-        readme.write_text(right)
-        return 0
-    for has, wanted in zip(text.splitlines(), right.splitlines()):
-        if has != wanted:
-            print(f"README.md has:  {has}\nby the figures: {wanted}", file=sys.stderr)
-    if text != right:
+    same = True
+    for name, fill_in in (("README.md", filled_in), ("docs/benchmarks.md", benchmark_tables.filled_in)):
+        page = ROOT / name
+        text = page.read_text()
+        right = fill_in(text, report)
+        if "--write" in sys.argv:
+            page.write_text(right)
+            continue
+        for has, wanted in zip(text.splitlines(), right.splitlines()):
+            if has != wanted:
+                print(f"{name} has:  {has}\nby the figures: {wanted}", file=sys.stderr)
+        same = same and text == right
+    if not same:
         print("Put them in: python3 docs/site/figures.py --write", file=sys.stderr)
-    return 0 if text == right else 1
+    return 0 if same else 1
 
 
 if __name__ == "__main__":
