@@ -25,6 +25,7 @@
 #include <verge/time.h>
 #include <verge/timeout.h>
 #include "support/as_default.h"
+#include "support/counting_waiter.h"
 #include "support/fake_engine.h"
 #include "support/patience.h"
 #include "support/scale.h"
@@ -71,18 +72,10 @@ TEST(a_sleep_that_is_withdrawn, is_not_ended_by_its_timer_any_more) {
     bool stop(detail::timer_node&) noexcept override { return false; }
     detail::timer_node* started = nullptr;
   };
-  class counting : public detail::waiter {
-   public:
-    counting() : waiter(&count) {}
-    int woken = 0;
-
-   private:
-    static void count(waiter& w) noexcept { ++static_cast<counting&>(w).woken; }
-  };
   test::clockwork_on<engine_without_queue> clockwork(1);
   for (const bool pauses : {false, true}) {
     detail::sleep_action nap(detail::sleep_operation::for_delay(1'000, &clockwork.timers()));
-    counting w;
+    test::counting_waiter w;
     ASSERT_TRUE(nap.start(w, detail::waiter::by_event));
     detail::timer_node& t = *clockwork.engine().started;
     pauses ? nap.pause() : nap.withdraw();

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <net/descriptor.h>
+#include <support/counting_waiter.h>
 #include <support/lone_engine.h>
 #include <sys/eventfd.h>
 #include <verge/runtime.h>
@@ -23,16 +24,6 @@ using detail::io_descriptor;
 using detail::io_direction;
 
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-
-/// A party that waits, and counts how often it is woken.
-class party : public detail::waiter {
- public:
-  party() : waiter(&wake_up) {}
-  int woken = 0;
-
- private:
-  static void wake_up(waiter& w) noexcept { ++static_cast<party&>(w).woken; }
-};
 
 class deadlines : public testing::TestWithParam<engine>, public lone_engine {
  protected:
@@ -175,8 +166,8 @@ TEST_P(deadlines, may_be_later_than_any_timer_of_the_engine) {
 }
 
 TEST_P(deadlines, wake_the_party_that_waits_in_their_direction_and_say_why) {
-  party reads;
-  party writes;
+  counting_waiter reads;
+  counting_waiter writes;
   detail::io_waiting read_node;
   detail::io_waiting write_node;
   for (const io_direction d : {io_direction::read, io_direction::write}) {

@@ -23,6 +23,7 @@
 #include <utility>
 
 #include <support/as_default.h>
+#include <support/counting_waiter.h>
 #include <support/patience.h>
 #include <support/sockets.h>
 
@@ -281,14 +282,6 @@ TEST_F(any_fd, whose_deadlines_were_moved_and_fired_and_moved_is_destroyed_when_
 
 /// One that was cancelled, and has yet to take itself off the list.
 TEST(a_waiter_that_was_claimed, is_not_woken_once_more_by_the_descriptor) {
-  class counting : public detail::waiter {
-   public:
-    counting() : waiter(&count) {}
-    int woken = 0;
-
-   private:
-    static void count(waiter& w) noexcept { ++static_cast<counting&>(w).woken; }
-  };
   runtime rt({.processors = 1});
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK | O_CLOEXEC), 0);
@@ -296,8 +289,8 @@ TEST(a_waiter_that_was_claimed, is_not_woken_once_more_by_the_descriptor) {
   const auto owner = detail::io_descriptor::make(ends[0], {.pipe = true}, home);
   detail::io_descriptor* const from = owner.get();
   ASSERT_FALSE(from->attach());
-  counting claimed;
-  counting other;
+  counting_waiter claimed;
+  counting_waiter other;
   detail::io_waiting first;
   detail::io_waiting second;
   constexpr auto reading = detail::io_direction::read;

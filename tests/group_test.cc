@@ -50,6 +50,14 @@ struct task_group_test : testing::Test {
     return std::chrono::duration_cast<std::chrono::milliseconds>(sim.now() - start);
   }
 
+  /// Each has ended before the next is added.
+  void add_one_by_one(task_group<>& g, int n) {
+    for (int i = 0; i < n; ++i) {
+      g.go([] {});
+      sim.run_for(1ms);
+    }
+  }
+
   simulation sim;
   const time_point start = sim.now();
   int running = 0;
@@ -305,15 +313,9 @@ TEST_F(task_group_test, one_that_is_cancelled_throws_when_its_tasks_have_ended) 
 
 TEST_F(task_group_test, tasks_that_have_ended_take_no_memory_if_they_have_no_result) {
   task_group<> g;
-  const auto add = [&](int n) {
-    for (int i = 0; i < n; ++i) {
-      g.go([] {});
-      sim.run_for(1ms);
-    }
-  };
-  add(100);
+  add_one_by_one(g, 100);
   const std::size_t before = ::mallinfo2().uordblks;
-  add(10'000);
+  add_one_by_one(g, 10'000);
   EXPECT_LT(::mallinfo2().uordblks, before + 10'000) << "bytes";
   go(g.all()).join();
 }
@@ -321,13 +323,7 @@ TEST_F(task_group_test, tasks_that_have_ended_take_no_memory_if_they_have_no_res
 /// Two that have ended leave for each that is added.
 TEST_F(task_group_test, many_that_have_ended_at_once_leave_while_others_are_added) {
   task_group<> g;
-  const auto add = [&](int n) {
-    for (int i = 0; i < n; ++i) {
-      g.go([] {});
-      sim.run_for(1ms);
-    }
-  };
-  add(100);
+  add_one_by_one(g, 100);
   const std::size_t before = ::mallinfo2().uordblks;
   constexpr int many = 1000;
   const chan<int> end;
@@ -337,7 +333,7 @@ TEST_F(task_group_test, many_that_have_ended_at_once_leave_while_others_are_adde
   sim.run_for(1ms);
   end.close();
   sim.run_for(1ms);
-  add(many + 100);
+  add_one_by_one(g, many + 100);
   EXPECT_LT(::mallinfo2().uordblks, before + 20'000) << "bytes";
   go(g.all()).join();
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <engine/clockwork.h>
+#include <support/counting_waiter.h>
 #include <support/fake_engine.h>
 #include <support/lone_engine.h>
 #include <support/patience.h>
@@ -429,28 +430,22 @@ TEST_F(lone_ticker, or_timer_does_not_send_for_a_firing_from_before_a_reset) {
 
 /// Three receivers wait when a worker comes late: each tick that is owed wakes another one.
 TEST_F(lone_ticker, gives_each_of_several_receivers_one_of_the_ticks_that_it_owes) {
-  class counting : public detail::waiter {
-   public:
-    counting() : waiter(&count) {}
-    int woken = 0;
+  struct receiver_of_one : test::counting_waiter {
     detail::wait_node place;
     std::optional<time_point> got;
-
-   private:
-    static void count(waiter& w) noexcept { ++static_cast<counting&>(w).woken; }
   };
   constexpr auto burst = static_cast<std::uint8_t>(missed_ticks::burst);
   detail::timer_node* const t = detail::start_ticker(timers(), test::second, burst);
   detail::tick_state* const channel = detail::share_channel(*t);
-  std::array<counting, 3> waiting;
-  for (counting& w : waiting) {
+  std::array<receiver_of_one, 3> waiting;
+  for (receiver_of_one& w : waiting) {
     channel->receivers.push(w.place, w, detail::waiter::by_event, &w.got);
   }
   const std::int64_t begin = now_;
   now_ += 3 * test::second;
   engine().check_timers(0, now_, true);
   for (std::int64_t i = 0; i < 3; ++i) {
-    const counting& w = waiting[static_cast<std::size_t>(i)];
+    const receiver_of_one& w = waiting[static_cast<std::size_t>(i)];
     EXPECT_EQ(w.woken, 1) << i;
     ASSERT_TRUE(w.got) << i;
     EXPECT_EQ(w.got->time_since_epoch().count(), begin + (i + 1) * test::second);

@@ -38,7 +38,8 @@ struct trace_options {
   std::size_t events{1 << 15};
 };
 
-/// A recording. It must end before its runtime does.
+/// A recording, of all that ends while it is under way: what was going on when it began is in it as
+/// well. It must end before its runtime does.
 class trace {
  public:
   /// Begins it. Throws std::logic_error if one of that runtime is under way, and std::bad_alloc.

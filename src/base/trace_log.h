@@ -36,7 +36,8 @@ struct trace_event {
 
   /// What lasts ends when it has taken its time, all else when it happens.
   [[nodiscard]] std::int64_t end() const noexcept {
-    return what <= kind::idle ? time + value : time;
+    const bool lasts = what == kind::callback || what == kind::task || what == kind::idle;
+    return lasts ? time + value : time;
   }
 };
 
