@@ -5,6 +5,7 @@
 
 #include <engine/hybrid.h>
 #include <gtest/gtest.h>
+#include <support/hybrid_access.h>
 #include <support/lone_engine.h>
 #include <support/scale.h>
 #include <verge/time.h>
@@ -19,22 +20,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-namespace verge::detail {
-
-/// As a thread that was preempted while it had the lock of a processor's timers.
-struct hybrid_access {
-  static auto& lock(timer_engine& e, unsigned p) {
-    return static_cast<hybrid&>(e).timers_[p]->lock;
-  }
-  /// As a thread leaves a timer that it was about to enter when another one has stopped it.
-  static void leave_disarmed(timer_node& t) { word(t).store(0); }
-  static std::atomic<std::uint64_t>& word(timer_node& t) {
-    return hybrid::policy::word(hybrid::as_node(t));
-  }
-};
-
-}  // namespace verge::detail
 
 namespace verge::test {
 namespace {

@@ -133,7 +133,7 @@ TEST_F(slab_trim, says_when_a_pool_has_grown_large) {
     const auto few = allocate(2 * per_chunk());
     EXPECT_FALSE(nodes_.pool().can_trim());
     EXPECT_EQ(grown_, i - 1);
-    const auto more = allocate(6 * per_chunk());
+    const auto more = allocate(5 * per_chunk());
     EXPECT_EQ(grown_, i);
     EXPECT_TRUE(nodes_.pool().can_trim());
     free(few);

@@ -227,6 +227,11 @@ class timer_engine {
   /// thread at a time; others may use the engine.
   virtual void trim() noexcept {}
   virtual bool can_trim() const noexcept { return false; }
+  /// Has memory ready that will be needed soon, if there was a call for it (slab_pool::prepare()).
+  /// From the thread that calls trim().
+  virtual void prepare_memory() noexcept {}
+  /// Calls f(arg) for that, and when can_trim() becomes true. Before the engine is used.
+  virtual void on_growth(void (* /*f*/)(void*) noexcept, void* /*arg*/) noexcept {}
 
   virtual timer_counts counts(unsigned p) const noexcept = 0;
   /// When a timer is due, read without a lock; 0 if it is not armed, or the engine cannot tell. Of

@@ -101,6 +101,10 @@ class hybrid final : public timer_engine {
 
   void trim() noexcept override { chunks_.trim(); }
   bool can_trim() const noexcept override { return chunks_.can_trim(); }
+  void prepare_memory() noexcept override { chunks_.prepare(); }
+  void on_growth(void (*f)(void*) noexcept, void* arg) noexcept override {
+    chunks_.on_growth(f, arg);
+  }
 
   timer_counts counts(unsigned p) const noexcept override;
   std::int64_t due_of(const timer_node& t) const noexcept override {

@@ -69,6 +69,7 @@ slab_pool::~slab_pool() {
   for (std::size_t i = 0; i < chunk_count_; ++i) {
     pages_.unmap(tables_->chunks[i].load(std::memory_order_relaxed), chunk_bytes);
   }
+  if (ahead_ != nullptr) pages_.unmap(ahead_, chunk_bytes);
   pages_.unmap(tables_, sizeof(tables));
 }
 
@@ -122,16 +123,16 @@ std::uint32_t slab_pool::refill(void** nodes, std::uint32_t wanted) noexcept {
   std::uint32_t count = 0;
   std::uint32_t first_new = 0;
   bool fresh = false;
-  bool grown = false;
-  {
+  bool tell = false;
+  do {
     const std::lock_guard lock(mutex_);
     count = take_from_depot(indices, wanted);
     fresh = count == 0;
     const bool was_small = chunks_held() <= small;
-    if (fresh) count = carve(wanted, first_new);
-    grown = was_small && chunks_held() > small;
-  }
-  if (grown && grown_ != nullptr) grown_(grown_arg_);
+    if (fresh) count = carve(wanted, first_new, tell);
+    tell = tell || (was_small && chunks_held() > small);
+  } while (count == 0 && add_chunk());
+  if (tell && grown_ != nullptr) grown_(grown_arg_);
   // New memory is accessed only now, without the mutex: the kernel may have to zero a huge page.
   for (std::uint32_t i = 0; i < count; ++i) {
     nodes[count - 1 - i] = fresh ? make_node(first_new + i) : at(indices[i]);
@@ -168,39 +169,20 @@ std::uint32_t slab_pool::take_from_depot(std::uint32_t* indices, std::uint32_t w
 }
 
 // Takes up to `wanted` nodes that were never used, or not since their chunk was given back, all
-// from one chunk; 0: out of memory.
-std::uint32_t slab_pool::carve(std::uint32_t wanted, std::uint32_t& first) noexcept {
-  if (again_carved_ != per_chunk_ || take_back()) {
-    const auto count =
-        static_cast<std::uint32_t>(std::min<std::size_t>(wanted, per_chunk_ - again_carved_));
-    first = static_cast<std::uint32_t>(again_ << place_bits | again_carved_);
-    again_carved_ += count;
-    return count;
-  }
-  if (carved_ == chunk_count_ * per_chunk_ && !add_chunk()) return 0;
-  const std::size_t place = carved_ % per_chunk_;
+// from one chunk; 0: there is no chunk ahead. `ask`: the next one should be prepared.
+std::uint32_t slab_pool::carve(std::uint32_t wanted, std::uint32_t& first, bool& ask) noexcept {
+  const bool again = again_carved_ != per_chunk_ || take_back();
+  if (!again && all_carved() && !take_ahead()) return 0;
+  const std::size_t number = again ? again_ : carved_ / per_chunk_;
+  const std::size_t place = again ? again_carved_ : carved_ % per_chunk_;
   const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, per_chunk_ - place));
-  first = static_cast<std::uint32_t>((carved_ / per_chunk_) << place_bits | place);
-  carved_ += count;
-  return count;
-}
-
-bool slab_pool::add_chunk() noexcept {
-  if (chunk_count_ == max_chunks) return false;
-  void* const memory = pages_.map(chunk_bytes, chunk_bytes);
-  if (memory == nullptr) return false;
-
-  // The first chunk must stay small: a huge page would take 2 MiB on first access.
-  pages_.prefer_huge_pages(memory, chunk_bytes, chunk_count_ != 0);
-  if (chunk_count_ == 1) {
-    pages_.prefer_huge_pages(tables_->chunks[0].load(std::memory_order_relaxed), chunk_bytes, true);
+  first = static_cast<std::uint32_t>(number << place_bits | place);
+  (again ? again_carved_ : carved_) += count;
+  if (should_ask(per_chunk_ - place - count)) {
+    asked_.store(true, std::memory_order_relaxed);
+    ask = true;
   }
-  auto* const start = static_cast<std::byte*>(memory);
-  ::new (const_cast<std::byte*>(place_of_owner(start)))
-      chunk{this, static_cast<std::uint32_t>(chunk_count_)};
-  tables_->chunks[chunk_count_].store(start, std::memory_order_release);
-  ++chunk_count_;
-  return true;
+  return count;
 }
 
 // In a new chunk the version is zero already. The number in the note keeps what still refers to the
@@ -255,7 +237,7 @@ slab_stats slab_pool::stats() const noexcept {
     cached += tables_->caches[slot].count.load(std::memory_order_acquire);
   }
   slab_stats s;
-  s.bytes_reserved = sizeof(tables) + chunk_count_ * chunk_bytes;
+  s.bytes_reserved = sizeof(tables) + (chunk_count_ + (ahead_ != nullptr ? 1 : 0)) * chunk_bytes;
   s.nodes_total = chunk_count_ * per_chunk_;
   s.nodes_used_up = used_up_.load(std::memory_order_relaxed);
   s.bytes_held = s.bytes_reserved - given_back_ * chunk_bytes;

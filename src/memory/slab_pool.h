@@ -23,6 +23,8 @@
 //     again, it is constructed anew, and its version continues after all that the chunk has had.
 //   - A pool of few nodes is small: pages are accessed as nodes are first used. From the second 2
 //     MiB on it requests huge pages, so that a million nodes cost no TLB misses.
+//   - prepare() has the next chunk's memory ready when a large pool grows: the kernel takes from a
+//     tenth of a millisecond to several for a huge page, and no allocation waits for that.
 //
 // How. Memory comes in chunks of 2 MiB, on multiples of 2 MiB:
 //
@@ -42,7 +44,8 @@
 //   - Only the thread of the slot accesses a cache's `nodes` and writes its `count`; stats() of
 //     other threads reads `count`.
 //   - mutex_ guards the depot (top_ and the segments), carving (carved_) and adding chunks. The
-//     table of chunks is written under it and read without it.
+//     table of chunks is written under it and read without it. Memory that the kernel has to find
+//     first is accessed without it.
 //   - A chunk whose nodes are all in the depot can be given back (slab_trim.cc). While it is
 //     `leaving` no node of it is taken from the depot, and one that is found there is dropped; then
 //     no thread but the trimming one writes to it. Others may read.
@@ -153,8 +156,13 @@ class slab_pool {
   /// Whether a call of trim() may find something, now or when nodes are freed: not if the pool is
   /// small.
   bool can_trim() const noexcept;
-  /// Calls f(arg) whenever can_trim() becomes true because the pool has grown. f must not use the
-  /// pool. Called before other threads use the pool.
+  /// Has the next chunk ready if f (see below) was called for that. Takes as long as the system
+  /// does. If it is not used by the second call of trim() that gives it back. From the thread that
+  /// calls trim(); a few instructions if there is nothing to do.
+  void prepare() noexcept;
+  /// Calls f(arg) whenever can_trim() becomes true because the pool has grown, and when prepare()
+  /// should be called: once half of a large pool's last chunk is used. f must not use the pool.
+  /// Called before other threads use the pool.
   void on_growth(void (*f)(void*) noexcept, void* arg) noexcept {
     grown_ = f;
     grown_arg_ = arg;
@@ -262,6 +270,8 @@ class slab_pool {
   static constexpr std::size_t max_chunks = std::size_t{1} << (32 - place_bits);
   // A pool of so many chunks, 8 MiB, is small: it is not worth a wake-up.
   static constexpr std::size_t small = 4;
+  // From so many chunks on, 16 MiB, one that is ready and not in use is little beside the others.
+  static constexpr std::size_t large = 8;
   static constexpr std::uint32_t last_version = UINT32_MAX - 1;  // even: free, forever
 
   enum class presence : std::uint8_t { here, leaving, given_back };
@@ -305,9 +315,16 @@ class slab_pool {
   std::uint32_t refill(void** nodes, std::uint32_t wanted) noexcept;
   void spill(void* const* nodes, std::uint32_t count) noexcept;
   std::uint32_t take_from_depot(std::uint32_t* indices, std::uint32_t wanted) noexcept;
-  std::uint32_t carve(std::uint32_t wanted, std::uint32_t& first) noexcept;
-  bool add_chunk() noexcept;
+  std::uint32_t carve(std::uint32_t wanted, std::uint32_t& first, bool& ask) noexcept;
   void* make_node(std::uint32_t index) noexcept;
+
+  // slab_ahead.cc
+  std::byte* new_chunk(bool is_first) noexcept;
+  bool add_chunk() noexcept;
+  bool take_ahead() noexcept;
+  bool all_carved() const noexcept { return carved_ == chunk_count_ * per_chunk_; }
+  bool should_ask(std::size_t left_in_chunk) const noexcept;
+  void drop_ahead_if_old() noexcept;
 
   // slab_trim.cc
   std::size_t chunks_held() const noexcept { return chunk_count_ - given_back_; }
@@ -343,6 +360,10 @@ class slab_pool {
   // The chunk that was given back and is carved again, and how much of it has been.
   std::size_t again_ = 0;
   std::size_t again_carved_ = 0;
+  // The next chunk, ready or on its way, and whether it was there at the last trim() already.
+  std::byte* ahead_ = nullptr;
+  bool ahead_is_old_ = false;
+  std::atomic<bool> asked_{false};  // for prepare(); read without the mutex, too
 };
 
 inline void* slab_pool::allocate_from_cache(std::uint32_t slot) noexcept {

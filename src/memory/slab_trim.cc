@@ -71,10 +71,11 @@ bool slab_pool::take_back() noexcept {
 
 bool slab_pool::can_trim() const noexcept {
   const std::lock_guard lock(mutex_);
-  return whole_ > 1 || chunks_held() > small;
+  return whole_ > 1 || chunks_held() > small || ahead_ != nullptr;
 }
 
 std::size_t slab_pool::trim() noexcept {
+  drop_ahead_if_old();
   const std::size_t count = choose_leaving();
   if (count == 0) return 0;
   clear_depot_of_leaving();

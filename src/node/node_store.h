@@ -95,6 +95,7 @@ class [[gnu::visibility("hidden")]] node_store {
   /// Gives memory back that has not been in use since the last call. From one thread at a time.
   void trim() noexcept { nodes_.trim(); }
   bool can_trim() const noexcept { return nodes_.can_trim(); }
+  void prepare() noexcept { nodes_.prepare(); }
   void on_growth(void (*f)(void*) noexcept, void* arg) noexcept { nodes_.on_growth(f, arg); }
 
   bool closing() const noexcept { return has(is_closing); }

@@ -30,7 +30,9 @@ void live_scheduler::start(clockwork& timers) {
   scheduler_begins(*this);
   set_processors(processors());
   learn_from_sleep(0);
-  timers.on_growth([](void* m) noexcept { static_cast<monitor*>(m)->wake(); }, &monitor_);
+  const auto wake_monitor = [](void* m) noexcept { static_cast<monitor*>(m)->wake(); };
+  timers.on_growth(wake_monitor, &monitor_);
+  engine_->on_growth(wake_monitor, &monitor_);
   monitor_.start(*this, thread_name("monitor"));
 }
 

@@ -300,6 +300,7 @@ class live_scheduler final : public scheduler, public engine_host, private monit
   void monitor_begins() noexcept override;
   void trim_memory() noexcept override;
   bool can_trim_memory() const noexcept override;
+  void prepare_memory() noexcept override;
   bool stopping() const noexcept override { return stopping_.load(std::memory_order_acquire); }
   bool sysmon_look(std::int64_t now) noexcept override;
   std::int64_t look_by() const noexcept override { return look_by_; }

@@ -66,6 +66,7 @@ void monitor::run(watched& what) noexcept {
     } else if (++quiet > patience) {
       sleep = std::min(2 * sleep, longest_sleep);
     }
+    what.prepare_memory();
     if (now - trimmed > trim_interval) {
       what.trim_memory();
       trimmed = now;

@@ -13,7 +13,8 @@
 /// The monitor's thread, and when it looks: every 20 us while there is something to mend, less and
 /// less often down to every 10 ms while there is not, and not at all once everything has been idle
 /// for a while. Then it costs nothing, and the first processor that is taken wakes it. Before, it
-/// gives back the memory that is not needed any more.
+/// gives back the memory that is not needed any more; and when much is being taken it is woken to
+/// have the next piece ready.
 ///
 /// What it looks at and mends is the scheduler's matter: sysmon.cc.
 ///
@@ -47,6 +48,8 @@ class monitor {
     /// Gives memory back that has not been in use since the last call; whether there may be any.
     virtual void trim_memory() noexcept {}
     virtual bool can_trim_memory() const noexcept { return false; }
+    /// Has memory ready that will be needed soon, if there was a call for it.
+    virtual void prepare_memory() noexcept {}
     /// After a deep sleep, or in place of one.
     virtual void sysmon_woke(std::int64_t now) noexcept = 0;
 

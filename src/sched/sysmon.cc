@@ -59,6 +59,11 @@ bool live_scheduler::can_trim_memory() const noexcept {
   return timers_->can_trim() || engine_->can_trim();
 }
 
+void live_scheduler::prepare_memory() noexcept {
+  timers_->prepare();
+  engine_->prepare_memory();
+}
+
 /// Whether no worker that spins, or is to, has found what there is for a while. They, or the
 /// threads that are to start them, have no core. To be called as long as there is something.
 bool live_scheduler::spinning_is_stuck(std::int64_t now) noexcept {

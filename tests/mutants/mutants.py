@@ -57,7 +57,7 @@ TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test whee
   deadlines_test""".split()
 # Of the library, what orders_test has compiled for its hooks (tests/CMakeLists.txt).
 TRACED = """base/fence base/short_lock chan/chan chan/select context/callback context/context context/scope
-  engine/clockwork engine/dead_nodes engine/hybrid engine/make_engine memory/slab_pool memory/slab_trim
+  engine/clockwork engine/dead_nodes engine/hybrid engine/make_engine memory/slab_ahead memory/slab_pool memory/slab_trim
   net/deadlines net/descriptor net/io_operation net/poller node/node_store sched/scheduling
   timer/callback timer/handle""".split()
 # Those that are built with the address sanitizer as well, which finds what is leaked or used after its end.

@@ -12,6 +12,15 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace verge::detail {
+
+struct slab_pool_access {
+  /// As if half of a large pool's last chunk were used.
+  static void ask(slab_pool& pool) { pool.asked_.store(true, std::memory_order_relaxed); }
+};
+
+}  // namespace verge::detail
+
 namespace verge::orders {
 namespace {
 
@@ -130,6 +139,43 @@ class found_by_number : public slab_scene {
   node* found_ = nullptr;
 };
 
+/// Two threads find that there is no chunk, or that the other is about to make one.
+class first_chunk : public slab_scene {
+ public:
+  void run(std::size_t i) override {
+    have_no_cache();
+    node* const mine = taken_[i] = nodes_.try_allocate();
+    require(mine != nullptr, "there is memory");
+    require(mine->owners == 0, "it is constructed");
+    mine->owners = 1;
+    require(&detail::slab_pool::owner(mine) == &nodes_.pool(), "its chunk knows the pool");
+  }
+  void finish() override { require(taken_[0] != taken_[1], "each has its own"); }
+
+ private:
+  node* taken_[2] = {};
+};
+
+/// What was asked for is prepared while others need it, and dropped if they do not.
+class chunk_ahead : public slab_scene {
+ public:
+  void run(std::size_t i) override {
+    have_no_cache();
+    if (i == 0) {
+      require(nodes_.try_allocate() != nullptr, "there is memory");
+    } else {
+      detail::slab_pool_access::ask(nodes_.pool());
+      nodes_.pool().prepare();
+      nodes_.pool().trim();
+      nodes_.pool().trim();
+    }
+  }
+  void finish() override {
+    require(nodes_.stats().nodes_live == 1, "one is in use");
+    require(!nodes_.pool().can_trim(), "none is ahead any more");
+  }
+};
+
 }  // namespace
 
 std::vector<scene_kind> memory_scenes() {
@@ -140,6 +186,8 @@ std::vector<scene_kind> memory_scenes() {
       kind<end_of_a_life<false>>("slab, the end of a life, no cache"),
       kind<visit_and_end>("slab, visit and end", 3),
       kind<found_by_number>("slab, found by its number", 3),
+      kind<first_chunk>("slab, the first chunk", 2, 1),
+      kind<chunk_ahead>("slab, a chunk ahead", 2, 1),
   };
 }
 

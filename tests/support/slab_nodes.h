@@ -15,6 +15,7 @@ struct slab_pool_access {
   static constexpr std::size_t max_chunks = slab_pool::max_chunks;
   static constexpr std::size_t cache_size = slab_pool::cache_size;
   static constexpr std::size_t small = slab_pool::small;
+  static constexpr std::size_t large = slab_pool::large;
   static void set_version(void* node, std::uint32_t version) {
     slab_pool::header_of(node).version.store(version);
   }
