@@ -3,11 +3,12 @@
 // How a pool gets new chunks, and has one ready ahead of need.
 //
 // The first access to a chunk makes the kernel find and clear a huge page: a tenth of a
-// millisecond, and several on a machine that has to make room first or gets its memory from a host.
-// So no thread does that with the mutex held, and no thread that allocates should have to do it:
+// millisecond, and several on a machine that has to make room first or whose memory a host
+// provides. So no thread does that with the mutex held, and no thread that allocates should have to
+// do it:
 //
-//   ask       the thread that uses the first half of a chunk up, while there is none ahead, leaves a
-//             word and has another thread woken (on_growth)
+//   ask       the thread that takes the last of a chunk's first half, while there is none ahead,
+//             leaves a word and has another thread woken (on_growth)
 //   prepare   that thread maps a chunk, has the kernel find its first page, and puts it ahead
 //   take      a thread that finds the last chunk used up takes the one ahead. If there is none it
 //             makes one itself, and puts it ahead like the other; if both do, one is unmapped
@@ -23,8 +24,8 @@
 
 namespace verge::detail {
 
-/// A chunk whose memory is there if it is a huge page; small ones come quickly. The first chunk must
-/// stay small: a huge page would take 2 MiB on first access.
+/// A chunk whose memory is there if it is a huge page; small ones come quickly. The first chunk
+/// must stay small: a huge page would take 2 MiB on first access.
 std::byte* slab_pool::new_chunk(bool is_first) noexcept {
   auto* const start = static_cast<std::byte*>(pages_.map(chunk_bytes, chunk_bytes));
   if (start == nullptr) return nullptr;
