@@ -257,7 +257,7 @@ class clockwork final : public node_store {
       ring->add_shared({.time = fast_clock::now(), .what = trace_event::kind::stop, .id = &t});
   }
   bool reset_slowly(timer_node& t, std::int64_t when, std::int64_t period);
-  void trace(trace_event::kind what, const timer_node& t, std::int64_t when = 0) const noexcept {
+  void trace(trace_event::kind what, const timer_node& t, std::int64_t when) const noexcept {
     if (trace_ring* const ring = traced_.load(std::memory_order_acquire)) [[unlikely]]
       record(*ring, what, t, when);
   }

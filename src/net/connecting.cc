@@ -95,8 +95,7 @@ bool accept_action::start(waiter& w) noexcept {
   } catch (...) {
     // No memory for a timer: see below.
   }
-  // The deadline has passed, or no timer could be started: the caller handles it.
-  back_off_.reset();
+  // No timer could be started: the caller handles it.
   if (!w.claim(waiter::by_owner)) return true;  // an event has come meanwhile
   io_action::withdraw();
   error_ = std::make_error_code(std::errc::too_many_files_open);

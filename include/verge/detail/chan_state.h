@@ -48,8 +48,6 @@ struct wait_node {
 
 class wait_queue {
  public:
-  bool empty() const noexcept { return head_ == nullptr; }
-
   void push(wait_node& n, waiter& w, std::uint32_t ticket, void* value) noexcept {
     n.party = &w;
     n.ticket = ticket;
