@@ -2,6 +2,7 @@
 
 // Events that one party waits for, the count of a timer's calls, and a coroutine that parks.
 
+#include <orders/engine_host.h>
 #include <orders/scene.h>
 
 #include <base/futex.h>
@@ -129,6 +130,20 @@ class waited_out : public written_and_fired {
   }
 };
 
+/// One that is to happen in silence, while it fires: when that returns the waiter may be freed, if
+/// the event has not won it.
+class silenced : public written_and_fired {
+  void wait() override {
+    auto w = std::make_unique<thread_waiter>();
+    const bool waits = event_->subscribe(*w);
+    event_->fire_in_silence();
+    require(event_->fired(), "it has happened");
+    if (waits && !w->claim(waiter::by_owner)) w->wait("the event, which has won");
+    w.reset();
+    event_->wait_until_fired();
+  }
+};
+
 /// Two that fire: the waiter is woken once.
 class fired_twice : public scene_of<3> {
  public:
@@ -145,6 +160,44 @@ class fired_twice : public scene_of<3> {
 
  private:
   one_shot event_;
+};
+
+/// What is made ready there was destroyed before.
+class [[gnu::visibility("hidden")]] ended_host final : public bench::bare_host {
+ public:
+  ended_host() : bare_host(verge::engine::hybrid) { engine().grow(1); }
+  ended_host(const ended_host&) = delete;
+  ended_host& operator=(const ended_host&) = delete;
+  ~ended_host() { end(); }
+  using detail::scheduler::wait_for_visitors;
+
+  std::int64_t now() noexcept override { return start_of_time; }
+  std::int64_t cheap_now() noexcept override { return start_of_time; }
+  unsigned home_processor() noexcept override { return 0; }
+  void timer_fired(std::int64_t, std::int64_t) noexcept override {}
+  void ready_next(detail::runnable&) noexcept override {}
+};
+
+/// A coroutine that waits for the event is destroyed, as its runtime ends.
+class abandoned : public written_and_fired {
+ public:
+  abandoned() { job_.home = &host_; }
+
+ private:
+  void wait() override {
+    auto w = std::make_unique<detail::coroutine_waiter>(&job_);
+    if (event_->subscribe(*w) && w->park()) {
+      w->abandon_wait();
+      event_->unsubscribe(*w);
+      w.reset();
+      host_.wait_for_visitors();
+    } else {
+      event_->unsubscribe(*w);
+    }
+  }
+
+  ended_host host_;
+  detail::job job_;
 };
 
 /// The calls of one timer (timer/call_count.h). Firings come from two threads; the one that is to
@@ -213,6 +266,8 @@ std::vector<scene_kind> event_scenes() {
       kind<same_address>("one_shot, the same address again", 3),
       kind<looked_at>("one_shot, looked at"),
       kind<waited_out>("one_shot, waited out"),
+      kind<silenced>("one_shot, in silence", 3),
+      kind<abandoned>("a coroutine, abandoned", 3),
       kind<fired_twice>("one_shot, fired twice", 2, 1),
       kind<calls_of_a_timer>("call_count, two firings and an end", 2, 1),
   };

@@ -308,6 +308,35 @@ class moved_and_reset : public timer_scene {
   }
 };
 
+/// The same while a worker looks ahead before a short sleep, and another one begins its sleep: it
+/// sleeps no longer than until the new time, or is woken.
+class looked_ahead_and_reset : public scene_of<3> {
+ public:
+  looked_ahead_and_reset() {
+    timer_ = detail::start_func_timer(
+        host_.timers(), second, [] {}, 0);
+    detail::reset_timer_after(timer_, 100 * second);
+  }
+  void run(std::size_t i) override {
+    this_processor = i == 0 ? 1 : 0;
+    if (i == 0) {
+      detail::reset_timer_after(timer_, 5 * second);
+    } else if (i == 1) {
+      host_.engine().look_ahead(0, start_of_time + 2 * second);
+    } else {
+      host_.sleep();
+    }
+  }
+  void finish() override {
+    require(host_.wakes_by(start_of_time + 5 * second), "no thread sleeps past the timer");
+    detail::destroy_timer(*timer_);
+  }
+
+ private:
+  engine_host host_;
+  timer_node* timer_ = nullptr;
+};
+
 /// A ticker is stopped while it fires; it is armed again by the firing.
 class ticker_and_stop : public timer_scene {
  public:
@@ -389,6 +418,7 @@ std::vector<scene_kind> timer_scenes() {
       kind<second_life<second / 2, 3 * second>>("hybrid, a second life", 2, 1),
       kind<second_life<10 * second, 11 * second>>("hybrid, a second life later", 2, 1),
       kind<moved_and_reset>("hybrid, moved and reset", 2, 1),
+      kind<looked_ahead_and_reset>("hybrid, looked ahead and reset", 2, 0),
       kind<ticker_and_stop>("hybrid, ticker and stop", 2, 1),
       kind<again_and_end>("hybrid, again and end", 2, 1),
       kind<growing>("hybrid, growing", 2, 1),
