@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -417,6 +418,22 @@ TEST_F(net, there_are_no_sockets_in_simulated_time) {
   EXPECT_EQ(tcp_listener::listen(endpoint::loopback(0)).error, net_errc::simulated_time);
   EXPECT_EQ(tcp_conn::connect(endpoint::loopback(1)).wait().error, net_errc::simulated_time);
   EXPECT_EQ(udp_socket::bind(endpoint::loopback(0)).error, std::errc::operation_not_supported);
+}
+
+/// Neither a file nor a connection, though the system has both.
+TEST_F(net, what_is_refused_in_simulated_time_leaves_nothing_behind) {
+  auto listener = rt.run([] { return tcp_listener::listen(endpoint::loopback(0)).or_throw(); });
+  const endpoint at = listener.local().or_throw();
+  const std::string path = testing::TempDir() + "verge_simulated_" + std::to_string(::getpid());
+  {
+    simulation sim;
+    EXPECT_EQ(tcp_conn::connect(at).wait().error, net_errc::simulated_time);
+    const endpoint file = endpoint::path(path).or_throw();
+    EXPECT_EQ(unix_listener::listen(file).error, net_errc::simulated_time);
+  }
+  EXPECT_NE(::access(path.c_str(), F_OK), 0) << "there is a file";
+  pollfd of{.fd = listener.native_handle(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&of, 1, 0), 0) << "there is a connection";
 }
 
 TEST(net_and_runtimes, tasks_of_two_runtimes_talk_and_each_wakes_its_own) {

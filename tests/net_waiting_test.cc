@@ -2,17 +2,21 @@
 
 // Connections: errors, concurrent waits, and limits.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <verge/fd.h>
 #include <verge/runtime.h>
 #include <verge/timeout.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdarg>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -40,6 +44,8 @@ std::atomic<int> no_peer_yet{0};
 /// The system refuses to watch a descriptor, or to tell its address, with this error, once.
 std::atomic<int> not_watched{0};
 std::atomic<int> no_name{0};
+/// Nor does it make a descriptor non-blocking, with this error, once.
+std::atomic<int> not_changed{0};
 /// Connecting takes longer than the call: as it does to another machine.
 std::atomic<bool> connects_later{false};
 
@@ -86,6 +92,20 @@ int getsockname(int fd, sockaddr* at, socklen_t* size) noexcept {
     return -1;
   }
   return VERGE_ORIGINAL(getsockname)(fd, at, size);
+}
+
+int fcntl(int fd, int command, ...) {
+  va_list more;
+  va_start(more, command);
+  const long argument = va_arg(more, long);
+  va_end(more);
+  if (command == F_SETFL) {
+    if (const int error = not_changed.exchange(0); error != 0) {
+      errno = error;
+      return -1;
+    }
+  }
+  return VERGE_ORIGINAL(fcntl)(fd, command, argument);
 }
 
 int connect(int fd, const sockaddr* to, socklen_t size) {
@@ -442,6 +462,18 @@ TEST_F(net, connecting_goes_on_while_the_socket_has_no_peer_and_ends_with_anothe
   EXPECT_EQ(tcp_conn::connect(at, 20ms).wait().error, net_errc::deadline_exceeded);
   EXPECT_EQ(no_peer_yet, 0);
   connects_later = false;
+}
+
+TEST_F(net, a_descriptor_that_cannot_be_made_non_blocking_is_not_adopted) {
+  as_default here(rt);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  not_changed = EPERM;
+  EXPECT_EQ(fd::adopt(ends[0]).error, std::errc::operation_not_permitted);
+  EXPECT_EQ(not_changed, 0);
+  EXPECT_EQ(::fcntl(ends[0], F_GETFL, 0) & O_NONBLOCK, 0) << "it is the caller's, as it was";
+  EXPECT_FALSE(fd::adopt(ends[0]).error);
+  ::close(ends[1]);
 }
 
 TEST_F(net, what_the_system_does_not_watch_or_name_is_an_error_code) {
