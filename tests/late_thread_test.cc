@@ -18,8 +18,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <base/this_thread.h>
 #include <clock/true_clock.h>
@@ -30,6 +32,7 @@
 #include <support/patience.h>
 #include <support/stuck_at.h>
 #include <support/without_monitor.h>
+#include <verge/detail/timer_functions.h>
 
 namespace verge::test {
 namespace {
@@ -115,6 +118,79 @@ TEST(a_worker, that_stops_spinning_looks_once_more_at_the_queues_of_others) {
     EXPECT_TRUE(eventually([&] { return queued.load(); }));
     stuck_at::let_go();
     ASSERT_TRUE(eventually([&] { return ran.load(); })) << "after call " << n;
+    if (!stuck) break;
+  }
+}
+
+/// Spawns a task when it is destroyed.
+class last_will {
+ public:
+  last_will(runtime& rt, std::atomic<bool>& ran) : rt_(&rt), ran_(ran) {}
+  last_will(last_will&& other) noexcept
+      : rt_(std::exchange(other.rt_, nullptr)), ran_(other.ran_) {}
+  last_will& operator=(last_will&&) = delete;
+  ~last_will() {
+    if (rt_ == nullptr) return;
+    rt_->spawn([&ran = ran_] { ran = true; }).detach();
+  }
+  void operator()() const {}
+
+ private:
+  runtime* rt_;
+  std::atomic<bool>& ran_;
+};
+
+/// A thread is on its way to start a worker, and loses its core: it counts as one that spins, so
+/// the worker that there is does not. Before that one sleeps it drops a stopped timer of another
+/// processor, and with it what the timer's function owns.
+TEST(a_worker, runs_what_a_destructor_has_queued_before_it_sleeps) {
+  for (int n = 1;; ++n) {
+    const auto rt = [] {
+      const no_monitor here;
+      return std::make_unique<runtime>(
+          runtime_options{.processors = 2, .engine = engine::processor_heap});
+    }();
+    detail::live_scheduler& s = scheduler_of(*rt);
+    std::atomic<bool> ran{false};
+    detail::timer_node* timers[2] = {};
+    {
+      blockers both;
+      for (int i = 0; i < 2; ++i) {
+        rt->spawn([&, block = both.block()] {
+            detail::timer_node& t = detail::make_func_timer(s.timers(), last_will(*rt, ran));
+            s.timers().start(t, detail::true_now() + 3'600'000 * ms, 0);
+            timers[detail::this_thread.as_worker->held->id] = &t;
+            block();
+          }).detach();
+      }
+      ASSERT_TRUE(eventually([&] { return both.count() == 2; }));
+    }
+    ASSERT_TRUE(eventually_idle(s));
+    stuck_at point(n, &is_the_unlucky);
+    std::atomic<bool> done{false};
+    std::thread unlucky([&] {
+      is_to_be_stuck = true;
+      rt->spawn([] {}).detach();
+      is_to_be_stuck = false;
+      done = true;
+    });
+    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
+    const bool stuck = stuck_at::reached();
+    blockers busy;
+    unsigned on = 0;
+    after_func(*rt, 0s, [&on, block = busy.block()] {
+      on = detail::this_thread.as_worker->held->id;
+      block();
+    }).detach();
+    EXPECT_TRUE(eventually([&] { return busy.count() == 1; }));
+    EXPECT_TRUE(s.timers().its_engine().stop(*timers[1 - on]));
+    s.timers().release(*timers[1 - on]);
+    busy.release();
+    EXPECT_TRUE(eventually([&] { return ran.load(); })) << "after call " << n;
+    stuck_at::let_go();
+    unlucky.join();
+    detail::destroy_timer(*timers[on]);
+    ASSERT_TRUE(eventually([&] { return s.jobs().live() == 0; }));
     if (!stuck) break;
   }
 }

@@ -208,6 +208,32 @@ TEST(the_monitor, is_woken_from_its_deep_sleep_when_there_is_something_to_watch)
   EXPECT_EQ(task.join(), 7);
 }
 
+/// Something that is never idle, and has nothing to mend.
+class busy_for_ever final : public detail::monitor::watched {
+ public:
+  bool stopping() const noexcept override { return over; }
+  bool sysmon_look(std::int64_t) noexcept override { return false; }
+  bool all_idle() const noexcept override { return false; }
+  bool allows_deep_sleep() noexcept override { return false; }
+  void sysmon_woke(std::int64_t) noexcept override {}
+  void trim_memory() noexcept override { ++trims; }
+
+  std::atomic<bool> over{false};
+  std::atomic<int> trims{0};
+};
+
+TEST(the_monitor, gives_memory_back_also_if_something_runs_all_the_time) {
+  busy_for_ever busy;
+  detail::monitor m;
+  const std::int64_t begin = detail::true_now();
+  m.start(busy, "test");
+  EXPECT_TRUE(eventually([&] { return busy.trims == 1; }));
+  EXPECT_GT(detail::true_now() - begin, detail::monitor::trim_interval);
+  busy.over = true;
+  m.wake();
+  m.join();
+}
+
 /// The kernel may let other threads' waits end 50 us late, to save wake-ups.
 TEST(threads_of_a_runtime, are_woken_without_slack) {
   const auto slack = [] { return ::prctl(PR_GET_TIMERSLACK); };

@@ -170,6 +170,22 @@ TEST(a_task, that_has_blocked_has_a_processor_again) {
   }));
 }
 
+/// A function that waits for a value, on a thread; and its processor is idle when that has come.
+TEST(a_task, that_has_waited_on_its_thread_has_a_processor_again) {
+  const auto rt = without_monitor(1);
+  const chan<int> c;
+  std::atomic<bool> begun{false};
+  auto waits = rt->spawn([&] {
+    begun = true;
+    c.recv();
+    return detail::this_thread.as_worker->held != nullptr;
+  });
+  ASSERT_TRUE(eventually([&] { return begun.load(); }));
+  ASSERT_TRUE(eventually_idle(scheduler_of(*rt)));
+  c.send(1);
+  EXPECT_TRUE(waits.join());
+}
+
 /// Of two workers that have nothing to do one polls, and the other one sleeps until it is woken.
 TEST(figures, count_each_worker_that_was_woken) {
   const auto rt = without_monitor(2);
@@ -314,6 +330,23 @@ TEST(the_monitor, gives_a_spinning_worker_time) {
     s.as_watched().sysmon_look(now);
     return s.as_watched().look_by() == now + detail::monitor::called_sleep;
   }));
+}
+
+/// What an engine keeps for its queues is not with its nodes.
+TEST(the_monitor, has_the_engine_give_memory_back) {
+  class trimmed_engine : public fake_engine {
+   public:
+    void trim() noexcept override { ++trims; }
+    bool can_trim() const noexcept override { return trims == 0; }
+    int trims = 0;
+  };
+  const no_monitor here;
+  clockwork_on<trimmed_engine> fake(1);
+  detail::monitor::watched& s = fake.scheduler().as_watched();
+  EXPECT_TRUE(s.can_trim_memory());
+  s.trim_memory();
+  EXPECT_EQ(fake.engine().trims, 1);
+  EXPECT_FALSE(s.can_trim_memory());
 }
 
 /// One of two processors is held by a task that waits for the test, which counts looks for it: then
