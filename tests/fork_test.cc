@@ -275,6 +275,32 @@ TEST_F(fork_of_a_running_runtime, a_timer_that_is_detached_in_the_child_stays_as
   detail::destroy_timer(t);
 }
 
+/// A task has ended its own runtime, and has yet to return. The timers of which there are handles
+/// are the parent's all the same.
+TEST_F(fork_of_a_running_runtime,
+       a_timer_of_a_runtime_that_ends_itself_stays_as_it_is_in_the_child) {
+  auto rt = std::make_unique<runtime>(runtime_options{.processors = 1});
+  const auto payload = std::make_shared<int>(0);
+  const std::weak_ptr<int> kept = payload;
+  verge::timer t = after_func(*rt, 1h, [payload] {});
+  std::atomic<bool> ended{false};
+  std::atomic<bool> go_on{false};
+  rt->spawn([&] {
+      rt.reset();
+      ended = true;
+      while (!go_on) std::this_thread::yield();
+    }).detach();
+  ASSERT_TRUE(eventually([&] { return ended.load(); }));
+  ASSERT_EQ(kept.use_count(), 2);
+  EXPECT_EQ(in_child([&] {
+              if (!refuses([&] { t.reset(1h); })) std::_Exit(10);
+              { const verge::timer dropped = std::move(t); }
+              std::_Exit(kept.use_count() == 2 ? 20 : 11);
+            }),
+            20);
+  go_on = true;
+}
+
 /// A thread that starts a timer reads the time with the wheel's lock.
 class slow_clock final : public test::lone_engine {
  public:

@@ -33,6 +33,8 @@ class world final : public lone_engine {
       }
     }
   }
+  /// Without a look at what is due by then.
+  void pass_unseen(std::int64_t d) { now_ += d; }
   std::size_t nodes() { return timers().memory().nodes_live; }
 };
 
@@ -224,6 +226,24 @@ TEST(processor_heap, takes_off_what_was_stopped_when_that_is_more_than_a_quarter
   EXPECT_EQ(w.nodes(), 40U);
   EXPECT_EQ(owned.use_count(), 41);
   for (timer_node* t : timers) detail::destroy_timer(*t);
+}
+
+/// A check that clears stopped timers away fires what is due as well.
+TEST(processor_heap, fires_what_is_due_also_if_it_has_not_been_told_the_time) {
+  for (const int stopped : {0, 60}) {
+    world w;
+    std::vector<timer_node*> timers;
+    timer_node& due = w.start(second, [] {});
+    for (int i = 0; i < 100; ++i) timers.push_back(&w.start(3600 * second, [] {}));
+    w.pass_unseen(second);
+    for (int i = 0; i < stopped; ++i) ASSERT_TRUE(w.engine().stop(*timers[99 - i]));
+    const detail::timer_check c = w.engine().check_timers(0, 0, true);
+    EXPECT_EQ(c.ran, 1U) << stopped;
+    EXPECT_EQ(c.now, w.now());
+    EXPECT_EQ(w.engine().counts(0).deleted, 0U);
+    timers.push_back(&due);
+    for (timer_node* t : timers) detail::destroy_timer(*t);
+  }
 }
 
 class woken_world final : public lone_engine {

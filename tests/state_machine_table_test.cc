@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -17,6 +19,57 @@ namespace verge::detail {
 namespace {
 
 using enum timer_state;
+
+/// What the explorers hold each step of an operation against.
+TEST(state_machine_changes, are_those_of_the_picture_and_no_others) {
+  using pairs = std::set<std::pair<timer_state, timer_state>>;
+  const pairs swept{{modified_earlier, moving},
+                    {modified_later, moving},
+                    {moving, waiting},
+                    {deleted, removing},
+                    {removing, removed}};
+  pairs run = swept;
+  run.insert({{waiting, running}, {running, waiting}, {running, no_status}});
+  const std::map<timer_operation, pairs> picture{{timer_operation::add, {{no_status, waiting}}},
+                                                 {timer_operation::del,
+                                                  {{waiting, modifying},
+                                                   {modified_earlier, modifying},
+                                                   {modified_later, modifying},
+                                                   {modifying, deleted}}},
+                                                 {timer_operation::mod,
+                                                  {{no_status, modifying},
+                                                   {waiting, modifying},
+                                                   {deleted, modifying},
+                                                   {removed, modifying},
+                                                   {modified_earlier, modifying},
+                                                   {modified_later, modifying},
+                                                   {modifying, waiting},
+                                                   {modifying, modified_earlier},
+                                                   {modifying, modified_later},
+                                                   {modifying, no_status},
+                                                   {modifying, removed}}},
+                                                 {timer_operation::clean, swept},
+                                                 {timer_operation::adjust, swept},
+                                                 {timer_operation::clear_deleted, swept},
+                                                 {timer_operation::run, run},
+                                                 {timer_operation::move,
+                                                  {{modified_earlier, moving},
+                                                   {modified_later, moving},
+                                                   {moving, waiting},
+                                                   {waiting, moving},
+                                                   {deleted, removed}}}};
+  const timer_state all[] = {no_status, waiting,   running,          deleted,        removing,
+                             removed,   modifying, modified_earlier, modified_later, moving};
+  for (const auto& [operation, changes] : picture) {
+    for (const timer_state from : all) {
+      for (const timer_state to : all) {
+        EXPECT_EQ(may_change(operation, from, to), changes.contains({from, to}))
+            << "operation " << static_cast<int>(operation) << " from " << name_of(from) << " to "
+            << name_of(to);
+      }
+    }
+  }
+}
 
 // ---- add ----
 

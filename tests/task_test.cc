@@ -82,6 +82,32 @@ TEST(task, may_return_what_cannot_be_copied) {
   EXPECT_EQ(*h.join(), 7);
 }
 
+/// Throws when it is moved for the last of so many times, and counts on.
+struct moved_so_often {
+  moved_so_often() = default;
+  moved_so_often(moved_so_often&& /*from*/) {
+    if (--left == 0) throw left;
+  }
+  moved_so_often& operator=(moved_so_often&&) = default;
+  inline static int left = 0;
+};
+
+/// On the way out of the coroutine, into the record of the task, and to the one that joins it.
+TEST(task, whose_result_throws_when_it_is_moved_ends_with_that_exception) {
+  stepper s;
+  int thrown = 0;
+  for (bool throws = true; throws; thrown += throws ? 1 : 0) {
+    moved_so_often::left = thrown + 1;
+    throws = false;
+    try {
+      go([]() -> task<moved_so_often> { co_return moved_so_often(); }).join();
+    } catch (int) {
+      throws = true;
+    }
+  }
+  EXPECT_GE(thrown, 3);
+}
+
 TEST(task, may_return_a_reference) {
   stepper s;
   int there = 1;

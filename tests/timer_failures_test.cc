@@ -9,12 +9,15 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <string>
 #include <utility>
 
 #include <base/this_thread.h>
+#include <clock/true_clock.h>
 #include <support/lone_engine.h>
 
 // After the headers that declare what it replaces.
@@ -100,6 +103,51 @@ TEST_P(timers_of_engine, that_cannot_be_made_leave_nothing_behind) {
       }
     }
   }
+}
+
+/// The default engine under the machine's clock: the way of most timers.
+class quick_engine final : public bench::bare_host {
+ public:
+  quick_engine() : bare_host(verge::engine::hybrid, true) { engine().grow(1); }
+  ~quick_engine() { end(); }
+  quick_engine(const quick_engine&) = delete;
+  quick_engine& operator=(const quick_engine&) = delete;
+
+  std::size_t nodes() { return timers().memory().nodes_live; }
+  std::int64_t now() noexcept override { return detail::true_now(); }
+  std::int64_t cheap_now() noexcept override { return detail::true_now(); }
+  unsigned home_processor() noexcept override { return 0; }
+  void timer_fired(std::int64_t, std::int64_t) noexcept override {}
+};
+
+/// The first timer of all that is started, in a node that was in use before.
+TEST(a_timer, that_gets_no_entry_leaves_its_node) {
+  int refusals = 0;
+  for (const resource kind : {resource::memory, resource::mapping}) {
+    bool made = true;
+    for (long nth = 1; made; ++nth) {
+      SCOPED_TRACE(testing::Message() << "request " << nth);
+      quick_engine e;
+      detail::destroy_timer(detail::make_func_timer(e.timers(), [] {}));
+      ASSERT_EQ(e.nodes(), 0U);
+      fail(kind, nth, 1);
+      detail::timer_node* t = nullptr;
+      try {
+        t = detail::start_func_timer(
+            e.timers(), second, [] {}, 0);
+      } catch (const std::bad_alloc&) {
+        ++refusals;
+      }
+      fail_no_more();
+      made = has_failed();
+      EXPECT_LE(t == nullptr, made) << "there was memory";
+      EXPECT_EQ(e.nodes(), t == nullptr ? 0U : 1U);
+      EXPECT_EQ(e.engine().verify(), "");
+      if (t != nullptr) detail::destroy_timer(*t);
+      ASSERT_LT(nth, 100);
+    }
+  }
+  EXPECT_GT(refusals, 0);
 }
 
 /// It is as before, or it has the new time.
