@@ -556,6 +556,59 @@ TEST(the_monitor, looks_at_the_poller_10_ms_after_the_last_look) {
   EXPECT_GT(events(), after);
 }
 
+/// It is the one that sees a timer of which the worker that sleeps was not told: three milliseconds
+/// after that is due, and no earlier.
+TEST(the_monitor, looks_again_three_milliseconds_after_the_first_timer) {
+  const no_monitor here;
+  clockwork_on<fake_engine> fake(1);
+  detail::live_scheduler& s = fake.scheduler();
+  ASSERT_TRUE(eventually_idle(s));
+  const std::int64_t now = detail::true_now();
+  const auto look_by = [&](std::int64_t next) {
+    fake.engine().set(0, next);
+    EXPECT_FALSE(s.as_watched().sysmon_look(now));
+    return s.as_watched().look_by();
+  };
+  constexpr std::int64_t never = INT64_MAX;
+  EXPECT_EQ(look_by(0), 0);
+  EXPECT_EQ(look_by(never), 0);
+  EXPECT_EQ(look_by(never - 3 * ms), 0);
+  EXPECT_EQ(look_by(never - 3 * ms - 1), never - 1);
+  EXPECT_EQ(look_by(now + 3'600'000 * ms), now + 3'600'003 * ms);
+  EXPECT_EQ(look_by(now + 1), now + 3 * ms + 1);
+  EXPECT_EQ(look_by(now), now + 3 * ms);
+  EXPECT_EQ(look_by(now - 3 * ms), now + 3 * ms) << "not at once: the worker may be about to come";
+  EXPECT_EQ(s.poll_rescues(), 0U);
+  EXPECT_TRUE(s.as_watched().sysmon_look(now + 1));
+  EXPECT_EQ(s.poll_rescues(), 1U);
+  EXPECT_TRUE(eventually([&] { return fake.engine().ran() == 1; }));
+}
+
+/// The monitor sleeps until it is woken only if nothing can need it before.
+TEST(the_monitor, may_sleep_for_long_if_all_is_idle_and_the_first_timer_has_a_sleeper) {
+  const no_monitor here;
+  clockwork_on<fake_engine> fake(1);
+  detail::live_scheduler& s = fake.scheduler();
+  ASSERT_TRUE(eventually_idle(s));
+  EXPECT_TRUE(s.as_watched().allows_deep_sleep());
+  const std::int64_t later = detail::true_now() + 3'600'000 * ms;
+  fake.engine().set(0, later);
+  s.wake_net_poller(later);
+  ASSERT_TRUE(eventually([&] { return s.polls_until() == later; }));
+  ASSERT_TRUE(eventually_idle(s));
+  EXPECT_TRUE(s.as_watched().allows_deep_sleep());
+  fake.engine().set(0, later - 1);
+  EXPECT_FALSE(s.as_watched().allows_deep_sleep()) << "the worker sleeps past it";
+  fake.engine().set(0, later);
+  blockers busy;
+  detail::spawn(s, busy.block()).detach();
+  ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
+  EXPECT_FALSE(s.as_watched().allows_deep_sleep()) << "a task runs";
+  busy.release();
+  ASSERT_TRUE(eventually_idle(s));
+  EXPECT_TRUE(eventually([&] { return s.as_watched().allows_deep_sleep(); }));
+}
+
 /// A worker sleeps until a timer in an hour, and another one is overdue of which it was not told.
 TEST(the_monitor, wakes_a_worker_that_sleeps_past_a_timer_until_a_later_one) {
   const no_monitor here;

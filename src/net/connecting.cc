@@ -114,7 +114,6 @@ void accept_action::withdraw() noexcept {
 
 descriptor_handle accept_action::conclude_accept(std::uint32_t winner) {
   if (back_off_) back_off_->withdraw();
-  back_off_.reset();
   conclude(winner);
   return std::move(accepted_);
 }
