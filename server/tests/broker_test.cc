@@ -9,8 +9,11 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "broker/keyed_hash.h"
@@ -23,7 +26,7 @@ using namespace verge::server::test;
 using namespace std::chrono_literals;
 
 /// Another store, and how often it is written to.
-class counting_store final : public store {
+class counting_store : public store {
  public:
   recovered recover() override { return it_->recover(); }
   void write(const batch& b) override {
@@ -197,6 +200,62 @@ TEST(a_survey, has_a_page_of_the_tubes_by_name_and_the_time) {
   EXPECT_EQ(survey_of(l, 100).tubes.size(), 11U);
 }
 
+/// By what is in memory: the store counts nothing.
+TEST(a_forecast, of_more_than_fifty_thousand_tasks_says_until_when_it_knows_them) {
+  constexpr int most = 50'000;
+  lab l({}, std::make_unique<counting_store>());
+  auto c = l.connect();
+  c->only_counts = true;
+  std::string puts;
+  for (int i = 0; i < 1000; ++i) puts += "put 0 90 60 1\r\nx\r\n";
+  for (int i = 0; i < most; i += 1000) l.say(c, puts);
+  const auto forecast = [&] {
+    const auto looks = std::make_shared<onlooker>();
+    l.run_with(looks, command(verb::forecast, 60));
+    return std::get<forecast_view>(*looks->shown);
+  };
+  const auto number = [](const forecast_view& v) {
+    return std::accumulate(v.minutes.begin(), v.minutes.end(), std::uint64_t{0});
+  };
+  const forecast_view all = forecast();
+  EXPECT_EQ(number(all), most);
+  EXPECT_FALSE(all.known_until);
+  l.say(c, "put 0 90 60 1\r\nx\r\n");
+  const forecast_view first = forecast();
+  EXPECT_EQ(number(first), most);
+  EXPECT_EQ(first.known_until, l.wall + 90'000'000'000);
+}
+
+/// A store that has begun to count, and could not.
+class store_that_cannot_count final : public counting_store {
+ public:
+  std::shared_ptr<census> take_census(std::vector<tube_number>, const census_range& r) override {
+    class failing final : public census {
+     public:
+      using census::census;
+
+     private:
+      std::optional<std::vector<std::uint64_t>> count() override { return std::nullopt; }
+    };
+    ++censuses;
+    return std::make_shared<failing>(r);
+  }
+
+  int censuses{0};
+};
+
+TEST(a_forecast, is_not_counted_again_by_a_store_that_could_not) {
+  auto kept = std::make_unique<store_that_cannot_count>();
+  store_that_cannot_count& disk = *kept;
+  lab l({}, std::move(kept));
+  auto c = l.connect();
+  for (int i = 0; i < 10; ++i) {
+    l.say(c, "put 0 90 60 1\r\nx\r\n");
+    l.pass(1s);
+  }
+  EXPECT_EQ(disk.censuses, 1);
+}
+
 TEST(a_survey, tells_which_tubes_push) {
   lab l;
   auto c = l.connect();
@@ -271,6 +330,15 @@ TEST(kicks, of_many_tasks_are_done_in_pieces_and_answered_once) {
     EXPECT_TRUE(l.say(c, "stats-tube default\r\n")
                     .starts_with("urgent 20000 ready 20000 reserved 0 delayed "));
   }
+}
+
+TEST(kicks, of_a_single_task_leave_no_time_at_which_the_server_would_wake) {
+  lab l;
+  auto c = l.connect();
+  EXPECT_EQ(l.say(c, "put 0 10 60 1\r\nx\r\n"), "INSERTED 1\r\n");
+  EXPECT_TRUE(l.it().next_due());
+  EXPECT_EQ(l.say(c, "kick-job 1\r\n"), "KICKED\r\n");
+  EXPECT_FALSE(l.it().next_due());
 }
 
 TEST(kicks, end_with_their_client_and_with_a_crash) {

@@ -56,7 +56,8 @@ TEST(an_outlook, knows_nothing_before_a_census_and_adds_what_changes_meanwhile) 
   EXPECT_THAT(o.ahead(now + minute, 2), ElementsAre(2U, 4U));
   o.count(now + 2 * minute, 1);
   EXPECT_THAT(o.ahead(now + 2 * minute, 1), ElementsAre(5U));
-  EXPECT_FALSE(o.wants(now + 59 * minute));
+  EXPECT_FALSE(o.wants(now + 60 * minute)) << "25 hours are known";
+  EXPECT_TRUE(o.wants(now + 61 * minute));
 }
 
 TEST(an_outlook, is_extended_each_hour_by_what_it_does_not_know_yet) {
