@@ -162,7 +162,7 @@ class fired_twice : public scene_of<3> {
   one_shot event_;
 };
 
-/// What is made ready there was destroyed before.
+/// What is made ready there was destroyed before: nothing of it is touched. Its own memory is.
 class [[gnu::visibility("hidden")]] ended_host final : public bench::bare_host {
  public:
   ended_host() : bare_host(verge::engine::hybrid) { engine().grow(1); }
@@ -175,7 +175,16 @@ class [[gnu::visibility("hidden")]] ended_host final : public bench::bare_host {
   std::int64_t cheap_now() noexcept override { return start_of_time; }
   unsigned home_processor() noexcept override { return 0; }
   void timer_fired(std::int64_t, std::int64_t) noexcept override {}
-  void ready_next(detail::runnable&) noexcept override {}
+  void ready_next(detail::runnable&) noexcept override { readied_ = left_behind_ + 1; }
+
+  /// By the coroutine, before it parks.
+  void leave_behind() noexcept { left_behind_ = 1; }
+  /// When no visit is under way.
+  void look_around() noexcept { left_behind_ = readied_ = 0; }
+
+ private:
+  int left_behind_ = 0;
+  int readied_ = 0;
 };
 
 /// A coroutine that waits for the event is destroyed, as its runtime ends.
@@ -186,11 +195,14 @@ class abandoned : public written_and_fired {
  private:
   void wait() override {
     auto w = std::make_unique<detail::coroutine_waiter>(&job_);
-    if (event_->subscribe(*w) && w->park()) {
+    const bool waits = event_->subscribe(*w);
+    host_.leave_behind();
+    if (waits && w->park()) {
       w->abandon_wait();
       event_->unsubscribe(*w);
       w.reset();
       host_.wait_for_visitors();
+      host_.look_around();
     } else {
       event_->unsubscribe(*w);
     }
