@@ -12,6 +12,7 @@
 #include <verge/simulation.h>
 #include <verge/task.h>
 #include <verge/time.h>
+#include <verge/trace.h>
 
 #include <atomic>
 #include <chrono>
@@ -21,6 +22,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <base/this_thread.h>
 #include <context/scope.h>
@@ -106,6 +108,7 @@ TEST_F(fork_of_a_running_runtime, run_and_spawn_throw_in_the_child_every_time) {
       if (!refuses([&] { rt.spawn([] {}).detach(); })) std::_Exit(12);
       if (!refuses([&] { rt.set_processors(3); })) std::_Exit(13);
       if (!refuses([&] { static_cast<void>(rt.stats()); })) std::_Exit(14);
+      if (!refuses([&] { const trace recording(rt); })) std::_Exit(15);
       std::_Exit(20);
     };
     ASSERT_EQ(in_child(use), 20);
@@ -273,6 +276,30 @@ TEST_F(fork_of_a_running_runtime, a_timer_that_is_detached_in_the_child_stays_as
             }),
             20);
   detail::destroy_timer(t);
+}
+
+/// Whichever of them has been made first, or has ended.
+TEST_F(fork_of_a_running_runtime, a_timer_of_each_runtime_is_lost_in_the_child) {
+  std::vector<std::unique_ptr<runtime>> all;
+  std::vector<verge::timer> timers;
+  const auto all_are_lost = [&] {
+    return in_child([&] {
+      for (verge::timer& t : timers) {
+        if (!refuses([&] { t.reset(1h); })) std::_Exit(10);
+      }
+      std::_Exit(20);
+    });
+  };
+  for (int i = 0; i < 4; ++i) {
+    all.push_back(std::make_unique<runtime>(runtime_options{.processors = 1}));
+    timers.push_back(after_func(*all.back(), 1h, [] {}));
+    EXPECT_EQ(all_are_lost(), 20) << i;
+  }
+  for (const std::ptrdiff_t ends : {1, 2, 0}) {
+    timers.erase(timers.begin() + ends);
+    all.erase(all.begin() + ends);
+    EXPECT_EQ(all_are_lost(), 20) << ends;
+  }
 }
 
 /// A task has ended its own runtime, and has yet to return. The timers of which there are handles

@@ -186,6 +186,72 @@ TEST(a_task, that_has_waited_on_its_thread_has_a_processor_again) {
   EXPECT_TRUE(waits.join());
 }
 
+/// Which has its timers, and what it has in its caches.
+TEST(a_task, that_has_blocked_has_the_processor_of_before_if_that_is_idle) {
+  const auto rt = without_monitor(2);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  s.limit_spares(0);
+  blockers first;
+  blockers later;
+  std::atomic<int> begun{0};
+  std::atomic<int> kept{-1};
+  const auto held = [] { return static_cast<int>(detail::this_thread.as_worker->held->id); };
+  for (int i = 0; i < 2; ++i) {
+    rt->spawn([&, wait = first.block(), wait_longer = later.block()] {
+        ++begun;
+        while (begun != 2) std::this_thread::yield();
+        if (held() == 0) return wait();
+        blocking(wait_longer);
+        kept = held();
+      }).detach();
+  }
+  ASSERT_TRUE(eventually([&] { return first.count() == 1 && later.count() == 1; }));
+  first.release();
+  ASSERT_TRUE(eventually_idle(s));
+  later.release();
+  ASSERT_TRUE(eventually([&] { return kept >= 0; }));
+  EXPECT_EQ(kept, 1);
+}
+
+/// A processor is to be retired while a task runs on it, which then blocks, with nothing queued.
+TEST(a_processor, that_is_to_be_retired_is_when_its_task_blocks) {
+  const auto rt = without_monitor(2);
+  detail::live_scheduler& s = scheduler_of(*rt);
+  s.limit_spares(0);
+  const detail::processor& second = s.all_processors()[1];
+  const blockers busy;
+  std::atomic<int> begun{0};
+  std::atomic<bool> block_now{false};
+  for (int i = 0; i < 2; ++i) {
+    rt->spawn([&, block = busy.block()] {
+        ++begun;
+        while (begun != 2) std::this_thread::yield();
+        if (detail::this_thread.as_worker->held != &second) return;
+        while (!block_now) std::this_thread::yield();
+        blocking(block);
+      }).detach();
+  }
+  ASSERT_TRUE(eventually([&] { return begun == 2; }));
+  ASSERT_TRUE(eventually([&] { return s.running() == 1 && s.polls_until() != 0; }));
+  s.set_processors(1);
+  ASSERT_TRUE(eventually_idle(s)) << "of the processors that there are to be";
+  EXPECT_FALSE(second.retired);
+  block_now = true;
+  EXPECT_TRUE(eventually([&] { return second.retired.load(); }));
+}
+
+/// One place in sixteen of a queue is watched, from when something is put there until it is taken.
+TEST(figures, have_how_long_one_in_sixteen_tasks_was_ready) {
+  const auto rt = without_monitor(1);
+  const auto waits = [&] { return rt->stats().total.ready_waits.count(); };
+  const std::uint64_t before = waits();
+  rt->run([]() -> task<> {
+    for (int i = 0; i < 320; ++i) co_await go([] {});
+  });
+  EXPECT_GE(waits() - before, 15U);
+  EXPECT_LE(waits() - before, 40U);
+}
+
 /// Of two workers that have nothing to do one polls, and the other one sleeps until it is woken.
 TEST(figures, count_each_worker_that_was_woken) {
   const auto rt = without_monitor(2);
