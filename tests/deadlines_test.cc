@@ -107,6 +107,15 @@ TEST_P(deadlines, have_passed_at_once_if_their_time_is_now_or_was) {
   EXPECT_FALSE(has_passed(io_direction::read));
 }
 
+/// No timer has a reference to the descriptor after that.
+TEST_P(deadlines, end_with_the_poller) {
+  EXPECT_FALSE(set(io_direction::read, now_ + second));
+  EXPECT_FALSE(set(io_direction::write, now_ + second / 2));
+  EXPECT_EQ(armed(), 2U);
+  poller_->end();
+  EXPECT_EQ(armed(), 0U);
+}
+
 TEST_P(deadlines, that_are_taken_away_do_not_pass) {
   EXPECT_FALSE(set(io_direction::read, now_ + second));
   EXPECT_FALSE(set(io_direction::write, now_ + second));

@@ -394,6 +394,21 @@ TEST_F(hybrid_engine, sweeps_before_a_sleep_if_more_than_half_are_stopped) {
   for (timer_node* t : all) detail::destroy_timer(*t);
 }
 
+/// A thread that is about to sleep has no time for more.
+TEST_F(hybrid_engine, sweeps_no_more_than_4096_entries_before_a_sleep) {
+  for (const int entries : {4096, 4097}) {
+    std::vector<timer_node*> all;
+    for (int i = 0; i < entries; ++i) all.push_back(&start(3600 * second, [] {}));
+    for (int i = 0; i < 2100; ++i) detail::stop_timer(all[static_cast<std::size_t>(i)]);
+    ASSERT_EQ(counts().deleted, 2100U);
+    EXPECT_EQ(engine().tidy_before_sleep(2), entries == 4096);
+    for (timer_node* t : all) detail::destroy_timer(*t);
+    now_ += 3600 * second;
+    check();
+    ASSERT_EQ(counts().deleted, 0U);
+  }
+}
+
 /// No thread wakes for those that were stopped, however many slots of the wheel they are in.
 TEST_F(hybrid_engine, looks_ahead_past_stopped_timers_before_a_short_sleep) {
   std::vector<timer_node*> all;

@@ -27,6 +27,7 @@
 #include <functional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -209,6 +210,23 @@ TEST_P(labels_of_engine, count_what_has_fired_of_every_kind_of_timer) {
   for (const verge::label_stats& l : s.labels) all += l.fired;
   EXPECT_NEAR(static_cast<double>(all), static_cast<double>(s.total.timers_fired), 3)
       << "the ticker goes on";
+}
+
+/// They fire in one batch, and those of one name that follow each other are counted together.
+TEST(label, timers_that_are_due_together_are_counted_each_by_its_name) {
+  verge::runtime rt({.processors = 1});
+  constexpr std::array names{"a", "b", "a", "b", "b", "c"};
+  rt.run([&] {
+    const auto due = verge::clock::now() + 1ms;
+    for (const char* name : names) {
+      verge::after_func(rt, 1ms, [] {}, {.label = name}).detach();
+    }
+    while (verge::clock::now() < due + 1ms) std::this_thread::yield();
+  });
+  ASSERT_TRUE(eventually([&] { return rt.stats().total.timers_fired >= names.size(); }));
+  EXPECT_EQ(of(rt, "a").fired, 2);
+  EXPECT_EQ(of(rt, "b").fired, 3);
+  EXPECT_EQ(of(rt, "c").fired, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(engines, labels_of_engine, testing::ValuesIn(verge::engines()),

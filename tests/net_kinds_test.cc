@@ -181,6 +181,13 @@ TEST(net_errors, keep_their_numbers) {
   }
 }
 
+TEST_F(net, a_datagram_socket_of_the_internet_is_bound_to_no_path) {
+  const scratch_path path;
+  as_default here(rt);
+  EXPECT_EQ(udp_socket::bind(path.at()).error, net_errc::bad_address);
+  EXPECT_FALSE(path.exists());
+}
+
 /// Its name is removed once: after that it may be another listener's.
 TEST_F(net, a_listener_that_was_closed_leaves_its_path_to_the_next) {
   const scratch_path path;

@@ -49,6 +49,7 @@
 #include <base/system_call.h>
 #include <base/trace_log.h>
 #include <base/yield_or_sleep.h>
+#include <clock/true_clock.h>
 #include <memory/page_source.h>
 #include <memory/thread_slot.h>
 #include <net/source_table.h>
@@ -908,6 +909,31 @@ TEST(lateness, adds_up) {
   sum += b.read();
   EXPECT_EQ(sum.count(), 3U);
   EXPECT_EQ(sum[lateness_histogram::bucket_of(1'000)], 2U);
+}
+
+/// Their own threads fire their timers, under the machine's clock.
+TEST(engines, that_have_threads_leave_nothing_to_the_processors) {
+  class host final : public bench::bare_host {
+   public:
+    explicit host(verge::engine which) : bare_host(which, true) { engine().grow(1); }
+    ~host() { end(); }
+    host(const host&) = delete;
+    host& operator=(const host&) = delete;
+    std::int64_t now() noexcept override { return detail::true_now(); }
+    std::int64_t cheap_now() noexcept override { return detail::true_now(); }
+    unsigned home_processor() noexcept override { return 0; }
+    void timer_fired(std::int64_t, std::int64_t) noexcept override {}
+  };
+  for (const verge::engine which :
+       {engine::global_heap, engine::sharded_heap, engine::simple_wheel, engine::timing_wheel}) {
+    host h(which);
+    detail::timer_node& t = detail::make_func_timer(h.timers(), [] {});
+    h.timers().start(t, h.now() + 30 * test::second, 0);
+    const detail::timer_check c = h.engine().check_timers(0, h.now(), true);
+    EXPECT_EQ(c.next, 0) << name_of(which);
+    EXPECT_EQ(c.ran, 0U);
+    detail::destroy_timer(t);
+  }
 }
 
 TEST(engines, are_found_by_their_names) {

@@ -216,6 +216,18 @@ TEST(trace, has_the_idle_time_before_a_task_and_none_between_its_turns) {
   for (std::size_t i = 1; i < 20; ++i) EXPECT_EQ(slices[i]["cat"].text, "task") << i;
 }
 
+/// Of processors that come later it has nothing.
+TEST(trace, goes_on_while_the_number_of_processors_grows) {
+  verge::runtime rt({.processors = 1});
+  verge::trace recording(rt);
+  rt.set_processors(3);
+  rt.run([] {});
+  recording.stop();
+  std::ostringstream out;
+  recording.write(out);
+  EXPECT_NE(out.str(), "");
+}
+
 TEST(trace, says_what_it_has_lost) {
   verge::runtime rt({.processors = 1});
   verge::trace recording(rt, {.events = 1});  // 1,024
