@@ -310,14 +310,17 @@ TEST_F(fork_of_a_running_runtime,
   const auto payload = std::make_shared<int>(0);
   const std::weak_ptr<int> kept = payload;
   verge::timer t = after_func(*rt, 1h, [payload] {});
-  std::atomic<bool> ended{false};
-  std::atomic<bool> go_on{false};
-  rt->spawn([&] {
+  struct signs {
+    std::atomic<bool> ended{false};
+    std::atomic<bool> go_on{false};
+  };
+  const auto seen = std::make_shared<signs>();  // the task may be at the second one for longer
+  rt->spawn([&rt, seen] {
       rt.reset();
-      ended = true;
-      while (!go_on) std::this_thread::yield();
+      seen->ended = true;
+      while (!seen->go_on) std::this_thread::yield();
     }).detach();
-  ASSERT_TRUE(eventually([&] { return ended.load(); }));
+  ASSERT_TRUE(eventually([&] { return seen->ended.load(); }));
   ASSERT_EQ(kept.use_count(), 2);
   EXPECT_EQ(in_child([&] {
               if (!refuses([&] { t.reset(1h); })) std::_Exit(10);
@@ -325,7 +328,7 @@ TEST_F(fork_of_a_running_runtime,
               std::_Exit(kept.use_count() == 2 ? 20 : 11);
             }),
             20);
-  go_on = true;
+  seen->go_on = true;
 }
 
 /// A thread that starts a timer reads the time with the wheel's lock.
