@@ -9,3 +9,13 @@ function(verge_in_batches target size)
       $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
+
+# Compiles headers once for all sources of a target, in a build with tests: g++ makes the same code,
+# in two thirds of the time. Other builds, as those of packages, show whether each file includes all
+# that it needs. Not with a compiler cache, which does better without.
+function(verge_precompile target)  # headers
+  if(VERGE_BATCHES AND VERGE_BUILD_TESTS AND NOT VERGE_SANITIZE AND NOT CMAKE_CXX_COMPILER_LAUNCHER
+     AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
