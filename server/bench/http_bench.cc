@@ -14,6 +14,7 @@
 
 #include "load.h"
 #include "peers.h"
+#include "report.h"
 
 namespace verge::server::bench {
 
@@ -97,11 +98,6 @@ struct both {
   std::uint16_t http;
   server_process process;
 };
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v.empty() ? 0 : v[v.size() / 2];
-}
 
 struct figures {
   load_figures load;
