@@ -19,3 +19,15 @@ function(verge_precompile target)  # headers
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()
+
+# Links the programs of a folder, in which nothing is measured, with gold where it is: in half the
+# time.
+macro(verge_link_quickly)
+  if(VERGE_BUILD_TESTS AND NOT VERGE_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    include(CheckLinkerFlag)
+    check_linker_flag(CXX -fuse-ld=gold VERGE_HAS_GOLD)
+    if(VERGE_HAS_GOLD)
+      add_link_options(-fuse-ld=gold)
+    endif()
+  endif()
+endmacro()
