@@ -9,11 +9,12 @@
 //
 // runs that one schedule, prints each step, and skips every other scenario.
 //
-// VERGE_EXPLORE=all runs schedules as well that differ from others only by the order of independent
-// steps (./dev check schedules).
+// VERGE_EXPLORE=all leaves out no scenario, and runs schedules as well that differ from others only
+// by the order of independent steps (./dev check schedules).
 #pragma once
 
 #include <gtest/gtest.h>
+#include <support/scale.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -85,6 +86,12 @@ std::vector<Scenario> thinned(const std::vector<Scenario>& list, std::size_t n) 
   std::vector<Scenario> few;
   for (std::size_t i = 0; i < list.size(); i += n) few.push_back(list[i]);
   return few;
+}
+
+/// Of how many scenarios one is explored: of `quick` when time is short, otherwise of `usual`;
+/// ./dev check schedules explores each.
+inline std::size_t one_of(std::size_t quick, std::size_t usual) {
+  return explores_all() ? 1 : scale(usual, quick);
 }
 
 /// What the states of a scenario look like to the checks; its schedules are added to `schedules`.
