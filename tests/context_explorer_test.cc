@@ -97,7 +97,7 @@ class every_context_schedule : public explored {
 };
 
 TEST_F(every_context_schedule, of_every_pair_of_operations_is_right) {
-  is_right("pairs", pairs(), 4, 11, 3);
+  is_right("pairs", pairs(), 4, 11, 4);
 }
 
 TEST_F(every_context_schedule, of_three_operations_with_two_preemptions_is_right) {
