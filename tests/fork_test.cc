@@ -150,10 +150,11 @@ TEST_F(fork_of_a_running_runtime, an_earlier_task_cannot_be_joined_unless_it_has
     EXPECT_EQ(code, 20);
     if (code != 20) break;
   }
-  never.send(1);
+  // First the one that would otherwise get the value if it came first to wait.
   suspended.cancel();
-  plain.join();
   EXPECT_THROW(suspended.join(), cancelled);
+  never.send(1);
+  plain.join();
 }
 
 /// The child sends a value to a waiting coroutine that no thread will resume.
