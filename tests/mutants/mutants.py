@@ -41,7 +41,7 @@ BUILD = WORK / "build"
 BESIDE = ""  # what the names of the files beside this one begin with
 COPIED = ["src", "include", "tests", "bench"]
 TESTS = """arithmetic_test quad_heap_test timer_wheel_test timer_queue_test wheel_test wheel_engine_test due_run_test
-  hybrid_test processor_heap_test state_machine_table_test slab_test slab_trim_test run_queue_test
+  hybrid_test processor_heap_test state_machine_table_test slab_test slab_trim_test slab_ahead_test run_queue_test
   scheduler_parts_test short_lock_test poller_test chan_test channel_end_test select_test task_test
   time_test monitor_test stuck_thread_test stuck_test cancel_test context_test context_callback_test
   clock_test tsc_anchor_test simulation_test fd_test net_test net_kinds_test runtime_test
