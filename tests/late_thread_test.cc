@@ -41,9 +41,6 @@ using namespace std::chrono_literals;
 
 constexpr std::int64_t ms = 1'000'000;
 
-thread_local bool is_to_be_stuck = false;
-bool is_the_unlucky() noexcept { return is_to_be_stuck; }
-
 /// The thread that looks at the poller for the others has found that a task can go on, and stays
 /// there. The only worker ends what it runs meanwhile, finds nothing, and sleeps.
 TEST(a_thread_that_looks_at_the_poller, wakes_a_worker_after_it_has_queued_what_it_found) {
@@ -64,22 +61,12 @@ TEST(a_thread_that_looks_at_the_poller, wakes_a_worker_after_it_has_queued_what_
     ASSERT_TRUE(eventually([&] { return busy.count() == 1; }));
     const verge::timer breaks = wake_sleeper(*rt, s);
     ASSERT_TRUE(ends.to.write_all("x").wait());
-    stuck_at point(n, &is_the_unlucky);
-    std::atomic<bool> done{false};
-    std::thread unlucky([&] {
-      is_to_be_stuck = true;
-      s.as_watched().sysmon_look(detail::true_now() + 11 * ms);
-      is_to_be_stuck = false;
-      done = true;
-    });
-    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
-    const bool stuck = stuck_at::reached();
+    unlucky_thread unlucky(n, [&] { s.as_watched().sysmon_look(detail::true_now() + 11 * ms); });
     busy.release();
     EXPECT_TRUE(eventually_idle(s));
-    stuck_at::let_go();
-    unlucky.join();
+    unlucky.end();
     ASSERT_TRUE(eventually([&] { return reads.done(); })) << "after call " << n;
-    if (!stuck) break;
+    if (!unlucky.stuck()) break;
   }
 }
 
@@ -166,16 +153,7 @@ TEST(a_worker, runs_what_a_destructor_has_queued_before_it_sleeps) {
       ASSERT_TRUE(eventually([&] { return both.count() == 2; }));
     }
     ASSERT_TRUE(eventually_idle(s));
-    stuck_at point(n, &is_the_unlucky);
-    std::atomic<bool> done{false};
-    std::thread unlucky([&] {
-      is_to_be_stuck = true;
-      rt->spawn([] {}).detach();
-      is_to_be_stuck = false;
-      done = true;
-    });
-    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
-    const bool stuck = stuck_at::reached();
+    unlucky_thread unlucky(n, [&] { rt->spawn([] {}).detach(); });
     blockers busy;
     unsigned on = 0;
     after_func(*rt, 0s, [&on, block = busy.block()] {
@@ -187,11 +165,10 @@ TEST(a_worker, runs_what_a_destructor_has_queued_before_it_sleeps) {
     s.timers().release(*timers[1 - on]);
     busy.release();
     EXPECT_TRUE(eventually([&] { return ran.load(); })) << "after call " << n;
-    stuck_at::let_go();
-    unlucky.join();
+    unlucky.end();
     detail::destroy_timer(*timers[on]);
     ASSERT_TRUE(eventually([&] { return s.jobs().live() == 0; }));
-    if (!stuck) break;
+    if (!unlucky.stuck()) break;
   }
 }
 
@@ -244,17 +221,10 @@ TEST(a_descriptor, is_closed_in_the_child_of_a_fork_whichever_locks_were_held) {
     detail::live_scheduler& s = scheduler_of(*rt);
     pipe_ends ends = make_pipe().or_throw();
     ASSERT_TRUE(eventually_idle(s));
-    stuck_at point(n, &is_the_unlucky);
-    std::atomic<bool> done{false};
-    std::thread unlucky([&] {
+    unlucky_thread unlucky(n, [&] {
       const as_default there(*rt);
-      is_to_be_stuck = true;
       ends.from.set_deadline(clock::now() + 1h);
-      is_to_be_stuck = false;
-      done = true;
     });
-    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
-    const bool stuck = stuck_at::reached();
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(60);
@@ -265,9 +235,8 @@ TEST(a_descriptor, is_closed_in_the_child_of_a_fork_whichever_locks_were_held) {
     int status = -1;
     ::waitpid(child, &status, 0);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "at call " << n;
-    stuck_at::let_go();
-    unlucky.join();
-    if (!stuck) break;
+    unlucky.end();
+    if (!unlucky.stuck()) break;
   }
 }
 

@@ -42,9 +42,6 @@ using namespace std::chrono_literals;
 /// So many threads cannot be started, from now on.
 std::atomic<int> threads_to_fail{0};
 
-thread_local bool is_to_be_stuck = false;
-
-bool is_the_unlucky() noexcept { return is_to_be_stuck; }
 bool is_a_worker() noexcept { return detail::this_thread.as_worker != nullptr; }
 
 struct setting {
@@ -94,23 +91,15 @@ class a_stuck_thread : public testing::Test {
     for (int n = 1;; ++n) {
       runtime rt({.processors = s.processors, .engine = s.with});
       wait_until_idle(rt, s);
-      stuck_at point(n, &is_the_unlucky);
-      std::atomic<bool> done{false};
-      std::thread unlucky([&] {
+      unlucky_thread unlucky(n, [&] {
         as_default there(rt);
-        is_to_be_stuck = true;
         operation(rt);
-        is_to_be_stuck = false;
-        done = true;
       });
-      EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
-      const bool stuck = stuck_at::reached();
-      if (stuck) {
+      if (unlucky.stuck()) {
         expect_all_goes_on(rt, std::string(name_of(s.with)) + ", call " + std::to_string(n));
       }
-      stuck_at::let_go();
-      unlucky.join();
-      if (!stuck || HasFailure()) return n - 1;
+      unlucky.end();
+      if (!unlucky.stuck() || HasFailure()) return n - 1;
     }
   }
 

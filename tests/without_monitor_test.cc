@@ -273,9 +273,6 @@ TEST(figures, count_each_worker_that_was_woken) {
   EXPECT_GE(wakeups(), enough);
 }
 
-thread_local bool is_to_be_stuck = false;
-bool is_the_unlucky() noexcept { return is_to_be_stuck; }
-
 /// A thread that has queued a task is on its way to start a worker for it, and loses its core. The
 /// idle processor that it has seen is taken meanwhile: then it must not count as one that wakes a
 /// worker, or no other thread wakes one from then on.
@@ -284,23 +281,13 @@ TEST(a_thread, that_finds_no_idle_processor_for_a_worker_leaves_the_next_wake_up
     const auto rt = without_monitor(1);
     detail::live_scheduler& s = scheduler_of(*rt);
     ASSERT_TRUE(eventually_idle(s));
-    stuck_at point(n, &is_the_unlucky);
-    std::atomic<bool> done{false};
-    std::thread unlucky([&] {
-      is_to_be_stuck = true;
-      rt->spawn([] {}).detach();
-      is_to_be_stuck = false;
-      done = true;
-    });
-    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done; }));
-    const bool stuck = stuck_at::reached();
+    unlucky_thread unlucky(n, [&] { rt->spawn([] {}).detach(); });
     {
       blockers busy;
       after_func(*rt, 0s, busy.block()).detach();
       // By the worker from the poller; or for the unlucky thread's, which it has chosen already.
-      EXPECT_TRUE(eventually([&] { return s.running() == 1 || !stuck; }));
-      stuck_at::let_go();
-      unlucky.join();
+      EXPECT_TRUE(eventually([&] { return s.running() == 1 || !unlucky.stuck(); }));
+      unlucky.end();
       EXPECT_TRUE(eventually([&] { return busy.count() == 1; }));
       busy.release();
     }
@@ -308,7 +295,7 @@ TEST(a_thread, that_finds_no_idle_processor_for_a_worker_leaves_the_next_wake_up
     auto next = rt->spawn([] {});
     ASSERT_TRUE(eventually([&] { return next.done(); })) << "after call " << n;
     next.join();
-    if (!stuck) break;
+    if (!unlucky.stuck()) break;
   }
 }
 

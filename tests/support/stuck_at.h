@@ -10,8 +10,13 @@
 //   ...                                            // stuck at the third of its calls
 //   point.reached();                               // whether one is stuck now
 //   point.let_go();                                // or at the end of the scope
+//
+//   unlucky_thread unlucky(3, [] { ... });         // a thread that gets stuck at the third of its
+//   unlucky.stuck();                               // calls, and whether it is
+//   unlucky.end();                                 // or at the end of the scope
 #pragma once
 
+#include <gtest/gtest.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -21,7 +26,9 @@
 #include <cstdarg>
 #include <cstddef>
 #include <ctime>
+#include <thread>
 
+#include "patience.h"
 #include "replaced.h"
 
 namespace verge::test {
@@ -83,6 +90,43 @@ class stuck_at {
   inline static constinit std::atomic<int> left_{0};
   inline static constinit std::atomic<int> inside_{0};
   inline static constinit std::atomic<unsigned long> chosen_{0};
+};
+
+/// Whether the calling thread is the one that gets stuck.
+inline thread_local bool is_to_be_stuck = false;
+inline bool is_the_unlucky() noexcept { return is_to_be_stuck; }
+
+/// Runs f on a thread of its own, which gets stuck at the n-th of f's calls.
+class unlucky_thread {
+ public:
+  template <class F>
+  unlucky_thread(int n, F f)
+      : point_(n, &is_the_unlucky), thread_([this, f] {
+          is_to_be_stuck = true;
+          f();
+          is_to_be_stuck = false;
+          done_ = true;
+        }) {
+    EXPECT_TRUE(eventually([&] { return stuck_at::reached() || done_; }));
+    stuck_ = stuck_at::reached();
+  }
+  ~unlucky_thread() { end(); }
+  unlucky_thread(const unlucky_thread&) = delete;
+  unlucky_thread& operator=(const unlucky_thread&) = delete;
+
+  /// Or f has made fewer calls, and is through.
+  [[nodiscard]] bool stuck() const { return stuck_; }
+  /// Lets it go on, to the end of f.
+  void end() {
+    stuck_at::let_go();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  stuck_at point_;
+  std::atomic<bool> done_{false};
+  bool stuck_ = false;
+  std::thread thread_;
 };
 
 }  // namespace verge::test
